@@ -1,0 +1,1 @@
+"""Prompt tokens to token stream: one file per engine, one interface above them."""

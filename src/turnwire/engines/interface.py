@@ -1,0 +1,172 @@
+"""The engine interface: prompt token ids in, a stream of token batches out.
+
+Promise: every adapter behaves the same above this line. `generate` is an async generator; leaving it (break, cancel,
+aclose) aborts the engine's work. It yields batches in order and ends with exactly one Completion; anything else that
+ends it is an EngineError. No engine's own vocabulary leaks out of this room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+import msgspec
+
+from turnwire.turns import Conversation, Event, FinishReason, Sampling
+
+__all__ = [
+    "Capabilities",
+    "Completion",
+    "Constraint",
+    "Engine",
+    "EngineError",
+    "EngineInfo",
+    "EventBatch",
+    "GenerateRequest",
+    "Hints",
+    "Step",
+    "TokenBatch",
+    "TokenLogprob",
+]
+
+
+class Constraint(msgspec.Struct, frozen=True, kw_only=True):
+    """Guided decoding, in the engine-neutral form: exactly one of the fields is set."""
+
+    json_schema: dict[str, object] | None = None
+    regex: str | None = None
+    lark: str | None = None
+    gbnf: str | None = None
+    structural_tag: dict[str, object] | None = None
+
+
+class Hints(msgspec.Struct, frozen=True, kw_only=True):
+    """What helps an engine schedule and cache; none of it changes the tokens. Higher `priority` is served earlier."""
+
+    request_id: str
+    session: str | None = None
+    priority: int = 0
+    cache_salt: str | None = None
+    expected_output: int | None = None
+
+
+class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One generation. `prompt_ids` is the whole prompt; `conversation` is for engines that yield structured events and
+    for the scripted one, which picks its line by it."""
+
+    prompt_ids: Sequence[int]
+    sampling: Sampling
+    hints: Hints
+    conversation: Conversation
+    constraint: Constraint | None = None
+    stop_token_ids: tuple[int, ...] = ()
+
+
+class TokenLogprob(msgspec.Struct, frozen=True, gc=False):
+    """One token's log probability and its best rivals."""
+
+    token: str
+    logprob: float
+    top: tuple[tuple[str, float], ...] = ()
+
+
+class TokenBatch(msgspec.Struct, frozen=True, gc=False):
+    """All tokens that became available in one wake-up. `text` never ends inside a code point; special tokens are
+    spelled out in `text` unless the engine's capabilities say it skips them."""
+
+    text: str
+    ids: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+class EventBatch(msgspec.Struct, frozen=True, gc=False):
+    """What a structured engine yields instead of text: vocabulary events, trusted and never parsed again."""
+
+    events: tuple[Event, ...]
+
+
+class Completion(msgspec.Struct, frozen=True, gc=False):
+    """The engine's own end of the generation, with its own counts. `output_ids` is set where the engine only tells
+    them at the end."""
+
+    reason: FinishReason
+    prompt_tokens: int
+    output_tokens: int
+    cached_tokens: int = 0
+    stop_sequence: str | None = None
+
+
+Step: TypeAlias = TokenBatch | EventBatch | Completion
+
+
+class EngineError(Exception):
+    """An engine's failure in neutral words. `kind` decides what the client is told and whether another try makes
+    sense; `message` is safe to show."""
+
+    def __init__(
+        self,
+        kind: Literal[
+            "unreachable", "disconnected", "overloaded", "context_overflow", "invalid_request", "timeout", "internal"
+        ],
+        message: str,
+        *,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.retry_after = retry_after
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine can do. `yields` is `tokens` (ids and text), `text` (text only) or `events` (already parsed)."""
+
+    yields: Literal["tokens", "text", "events"]
+    guided: frozenset[Literal["json_schema", "regex", "lark", "gbnf", "structural_tag"]] = frozenset()
+    priority: bool = False
+    cache_salt: bool = False
+    cached_tokens: bool = False
+    kv_events: bool = False
+    logprobs: bool = False
+    embeddings: bool = False
+    skips_special_tokens: bool = False
+    images: bool = False
+
+
+class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What was discovered at start. `window` is the context length in tokens; `warnings` say what is missing and which
+    flag sets it."""
+
+    name: str
+    version: str | None = None
+    model: str | None = None
+    window: int | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """An engine adapter."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    async def start(self) -> EngineInfo:
+        """Connect or load, and say what was found. Called once before the first generate."""
+        ...
+
+    def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+        """Generate; see the module's promise."""
+        ...
+
+    async def health(self) -> bool:
+        """Whether the engine would take work now."""
+        ...
+
+    async def embed(self, inputs: Sequence[str]) -> list[list[float]]:
+        """Embeddings, where capabilities say so; else EngineError(invalid_request)."""
+        ...
+
+    async def close(self) -> None:
+        """Release everything; running generations end with EngineError(disconnected)."""
+        ...

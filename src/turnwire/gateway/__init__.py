@@ -1,0 +1,1 @@
+"""The ASGI application: the only room that does I/O with clients."""

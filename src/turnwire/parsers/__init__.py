@@ -1,0 +1,1 @@
+"""Model text to events: one incremental machine, one table per model family."""

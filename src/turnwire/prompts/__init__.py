@@ -1,0 +1,1 @@
+"""Conversation to prompt tokens: templates, tokenizers, stability, replay, seals."""

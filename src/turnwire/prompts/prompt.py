@@ -1,0 +1,81 @@
+"""The values of the prompt room: a built prompt, its sections, and the turns that can be recalled exactly.
+
+Promise: `Prompt.ids` is what the engine gets, token for token; `sections` cover it without gaps, so that a divergence
+at token k can be named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from turnwire.turns import Message, Note
+
+__all__ = ["Detokenizer", "Prompt", "Recall", "RecalledTurn", "Section", "Tokenizer"]
+
+
+class Section(msgspec.Struct, frozen=True, gc=False):
+    """A run of prompt tokens `[start, end)` and where it came from: `turn` is an assistant turn replayed exactly,
+    `message` is one rendered by the template, `frame` is template text between them."""
+
+    kind: Literal["system", "tools", "message", "turn", "frame", "generation"]
+    index: int
+    start: int
+    end: int
+
+
+class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+    """A prompt ready for an engine. `tail` is the rendered text after the last message (the generation header and any
+    pre-filled thought), from which the parser's start state is derived."""
+
+    ids: Sequence[int]
+    tail: str
+    sections: tuple[Section, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+
+class RecalledTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """One assistant turn as the model wrote it: its output token ids and raw text. `complete` is false where only a
+    leading part could be recalled."""
+
+    ids: tuple[int, ...]
+    text: str
+    complete: bool = True
+
+
+class Recall(Protocol):
+    """Where exact turns come from: seals in the message itself, or a store keyed by call id or content."""
+
+    def recall(self, message: Message) -> tuple[RecalledTurn | None, tuple[Note, ...]]:
+        """The turn behind an assistant message, or None with notes that say why (foreign, tampered, missing)."""
+        ...
+
+
+class Detokenizer(Protocol):
+    """Turns ids into text incrementally and never splits a code point."""
+
+    def feed(self, ids: Sequence[int]) -> str: ...
+
+    def flush(self) -> str:
+        """What was held back, with replacement characters for bytes that never completed."""
+        ...
+
+
+class Tokenizer(Protocol):
+    """Exact tokenization. `encode` of prompt text recognises special tokens and adds none."""
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def decode(self, ids: Sequence[int], *, skip_special: bool = False) -> str: ...
+
+    def detokenizer(self, *, skip_special: bool = False) -> Detokenizer: ...
+
+    @property
+    def special_tokens(self) -> dict[str, int]:
+        """Every added or special token's text and id."""
+        ...
+
+    @property
+    def vocab_size(self) -> int: ...

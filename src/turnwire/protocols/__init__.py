@@ -1,0 +1,1 @@
+"""Wire JSON to conversation, events to wire JSON: one folder per API."""

@@ -1,0 +1,109 @@
+"""What every API codec offers the gateway: decode a request, encode a turn, phrase an error.
+
+Promise: sans-IO. A codec is a folder in this room (`anthropic/`, `responses/`, `chat/`); the gateway knows only these
+types, so all APIs share everything between decode and encode. Stream and non-stream answers are two encoders fed with
+the same events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from turnwire.turns import Conversation, Event, Note, Usage
+
+__all__ = ["Encoder", "ErrorKind", "ErrorReply", "Inbound", "TurnFacts", "TurnFailure"]
+
+ErrorKind = Literal[
+    "invalid_request",  # the request is wrong and the message says what to change
+    "authentication",  # no key, or an unknown one
+    "permission",  # a known key that may not do this
+    "not_found",  # unknown model, response or thread
+    "too_large",  # the body or a part of it is over a limit
+    "rate_limited",  # this key asks too much
+    "overloaded",  # we or the engine are at capacity
+    "context_overflow",  # prompt does not fit; prompt_tokens and window are set
+    "engine_failed",  # the engine died or broke its contract
+    "timeout",  # silent beyond its deadline
+    "internal",  # a defect of ours
+]
+
+
+class TurnFailure(Exception):
+    """Why a turn has no (complete) answer, in words that no API owns. Codecs phrase it."""
+
+    def __init__(
+        self,
+        kind: ErrorKind,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        retry_after: float | None = None,
+        prompt_tokens: int | None = None,
+        window: int | None = None,
+        details: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.param = param
+        self.code = code
+        self.retry_after = retry_after
+        self.prompt_tokens = prompt_tokens
+        self.window = window
+        self.details = details
+
+
+class ErrorReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A failure phrased for one API, to be sent before any byte of the answer."""
+
+    status: int
+    body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
+    media_type: str = "application/json"
+
+
+class Inbound(msgspec.Struct, kw_only=True):
+    """A decoded request. `echo` is the codec's own: whatever its encoder must repeat in the answer. `dispatch` is the
+    request's opt-in to `tool_call_dispatch` events (None: it said nothing)."""
+
+    conversation: Conversation
+    stream: bool
+    notes: tuple[Note, ...] = ()
+    dispatch: bool | None = None
+    echo: object = None
+
+
+class TurnFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the gateway fixes before a turn starts: a unique id (alphanumeric, no prefix), the model id to echo, and the
+    time (unix seconds), since codecs have no clock."""
+
+    turn_id: str
+    model: str
+    created: int
+    dispatch: bool = False
+
+
+class Encoder(Protocol):
+    """Turns the events of one turn into bytes, in order. The gateway calls `start` once, `feed` with every batch of
+    events (the last batch holds Usage, then Finished), and writes what comes back at once. A non-streaming encoder
+    returns b"" until the batch with Finished. Tool-call ids are already minted in the events."""
+
+    media_type: str
+
+    def start(self, usage: Usage) -> bytes:
+        """The opening bytes; `usage.prompt` is exact, `usage.cached` as far as known."""
+        ...
+
+    def feed(self, events: Sequence[Event]) -> bytes: ...
+
+    def keepalive(self) -> bytes:
+        """Real sign of life while the engine is silent; b"" where the API has none."""
+        ...
+
+    def fail(self, failure: TurnFailure) -> bytes:
+        """What to write when the turn dies after `start`; the connection is closed after it."""
+        ...

@@ -1,0 +1,325 @@
+"""The vocabulary of the house: blocks, messages, tools, a conversation, and the ordered events of a turn.
+
+Promise: frozen values, equal by content, no I/O and no clock. Every room speaks only this, and the order of blocks
+is always the order in which the model (or the client) wrote them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+__all__ = [
+    "Block",
+    "BlockClosed",
+    "BlockDelta",
+    "BlockKind",
+    "BlockOpened",
+    "Conversation",
+    "Event",
+    "FinishReason",
+    "Finished",
+    "ImageBlock",
+    "Message",
+    "Note",
+    "OpaqueBlock",
+    "OutputFormat",
+    "ReasoningBlock",
+    "Role",
+    "Sampling",
+    "SealCarried",
+    "TextBlock",
+    "Thinking",
+    "Tool",
+    "ToolCallBlock",
+    "ToolCallClosed",
+    "ToolChoice",
+    "ToolResultBlock",
+    "TurnContext",
+    "Usage",
+]
+
+JSON: TypeAlias = Any
+"""A decoded JSON value (what msgspec.json.decode returns)."""
+
+
+class _Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of every vocabulary value that is not per-token hot."""
+
+
+# ---------------------------------------------------------------------------------------------------- blocks
+
+
+class TextBlock(_Value, tag="text"):
+    """Prose, byte for byte."""
+
+    text: str
+
+
+class ReasoningBlock(_Value, tag="reasoning"):
+    """A thought. `seal` is the opaque carrier that came back with it (Anthropic `signature`, Responses
+    `encrypted_content`); `redacted` means the client returned only the carrier and no text."""
+
+    text: str
+    seal: str | None = None
+    redacted: bool = False
+
+
+class ToolCallBlock(_Value, tag="tool_call"):
+    """A call the assistant made. `arguments` is JSON text exactly as the client sent it (for `kind="custom"` it is
+    the raw input text); it is never re-serialised on the way in."""
+
+    id: str
+    name: str
+    arguments: str
+    namespace: str | None = None
+    kind: Literal["function", "custom"] = "function"
+
+
+class ImageBlock(_Value, tag="image"):
+    """An image given inline (`data`, base64) or by reference (`url`)."""
+
+    media_type: str = ""
+    data: str = ""
+    url: str = ""
+    detail: str | None = None
+
+
+class OpaqueBlock(_Value, tag="opaque"):
+    """A carrier for what we do not know but must not lose: the block's JSON text as received, and what the wire
+    called it."""
+
+    type: str
+    payload: str
+
+
+class ToolResultBlock(_Value, tag="tool_result"):
+    """What a tool answered. `call_id` names the call; `content` keeps the parts in order; `references` are names of
+    deferred tools that this result loads into view."""
+
+    call_id: str
+    content: tuple[TextBlock | ImageBlock | OpaqueBlock, ...] = ()
+    is_error: bool = False
+    name: str | None = None
+    references: tuple[str, ...] = ()
+
+
+Block: TypeAlias = TextBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock | ImageBlock | OpaqueBlock
+Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
+
+
+class Message(_Value):
+    """One message. Tool results live in messages of role `user` (as on the Anthropic wire), in the order received."""
+
+    role: Role
+    blocks: tuple[Block, ...]
+
+    @property
+    def text(self) -> str:
+        """The message's text blocks joined; what a person would read."""
+        return "".join(block.text for block in self.blocks if isinstance(block, TextBlock))
+
+
+# ----------------------------------------------------------------------------------------------------- tools
+
+
+class Tool(_Value):
+    """A tool on offer. `schema` is the JSON schema of its arguments. A `custom` tool takes raw text, perhaps under a
+    `grammar` (`grammar_syntax` is `lark` or `regex`). `deferred` tools stay out of the prompt's tool section until a
+    ToolResultBlock references them. `namespace` is given back beside the name on Responses."""
+
+    name: str
+    description: str = ""
+    schema: dict[str, JSON] = {}
+    kind: Literal["function", "custom"] = "function"
+    grammar: str | None = None
+    grammar_syntax: str | None = None
+    namespace: str | None = None
+    strict: bool = False
+    deferred: bool = False
+
+
+class ToolChoice(_Value):
+    """Whether the model may, must or must not call: `named` goes with `name`."""
+
+    mode: Literal["auto", "none", "required", "named"] = "auto"
+    name: str | None = None
+    parallel: bool = True
+
+
+# ------------------------------------------------------------------------------------------------- a request
+
+
+class Sampling(_Value):
+    """Sampling wishes; None means the model's own default."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    logprobs: int | None = None
+    logit_bias: dict[str, float] = {}
+
+
+class Thinking(_Value):
+    """What the client wants of reasoning. `mode` None: it said nothing (the model's default holds).
+    `history` says which earlier thoughts to show: `model` = the template's own rule, `keep` = all, `drop` = none;
+    `keep_turns` bounds `keep` to the last N assistant turns with thoughts."""
+
+    mode: Literal["on", "off", "adaptive"] | None = None
+    budget: int | None = None
+    effort: str | None = None
+    history: Literal["model", "keep", "drop"] | None = None
+    keep_turns: int | None = None
+
+
+class OutputFormat(_Value):
+    """Structured output: any JSON object, or JSON that fits `schema`."""
+
+    kind: Literal["json_object", "json_schema"]
+    schema: dict[str, JSON] | None = None
+    name: str = "output"
+    strict: bool = True
+
+
+class TurnContext(_Value):
+    """Who asks and how urgent it is, gathered from headers and metadata. None of it ever reaches the prompt.
+    `turn_class` is main, subagent, workflow, compaction, auxiliary, title or background; a higher `priority` is served
+    earlier."""
+
+    session: str | None = None
+    parent: str | None = None
+    agent: str | None = None
+    window: str | None = None
+    turn_class: str = "main"
+    priority: int = 0
+    final: bool = False
+    client: str | None = None
+
+
+class Conversation(_Value):
+    """Everything a turn is generated from, in one value that no API owns."""
+
+    model: str
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    sampling: Sampling = Sampling()
+    thinking: Thinking = Thinking()
+    format: OutputFormat | None = None
+    template_args: dict[str, JSON] = {}
+    context: TurnContext = TurnContext()
+
+    @property
+    def assistant_turns(self) -> int:
+        """How many assistant turns the history holds; adjacent assistant messages are one turn."""
+        turns, before = 0, ""
+        for message in self.messages:
+            if message.role == "assistant" and before != "assistant":
+                turns += 1
+            before = message.role
+        return turns
+
+    @property
+    def last_user_text(self) -> str:
+        """The text of the last user message that has any."""
+        for message in reversed(self.messages):
+            if message.role == "user" and message.text:
+                return message.text
+        return ""
+
+
+# ---------------------------------------------------------------------------------------------------- events
+#
+# A turn is an ordered list of events. Each block opens once, gets deltas, closes once, in order of `index`; exactly
+# one Finished ends the turn. Every event of the parser carries `raw`, the model text it came from: joining the `raw`
+# of all events gives the model's output back, character for character.
+
+BlockKind: TypeAlias = Literal["text", "reasoning", "tool_call"]
+FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "stop_sequence", "content_filter", "abort", "error"]
+
+
+class _Event(msgspec.Struct, frozen=True, gc=False):
+    """Base of the per-token values: positional, untracked by the collector."""
+
+
+class BlockOpened(_Event, tag="block_opened"):
+    """A block begins. For a tool call the name is known; `call_id` is set by the gateway (or native to the format)."""
+
+    index: int
+    kind: BlockKind
+    name: str = ""
+    call_id: str = ""
+    raw: str = ""
+
+
+class BlockDelta(_Event, tag="block_delta"):
+    """More of the open block: prose, thought, or argument text (JSON)."""
+
+    index: int
+    text: str
+    raw: str = ""
+
+
+class BlockClosed(_Event, tag="block_closed"):
+    """A text or reasoning block ends. `seal` is added by the gateway to reasoning blocks."""
+
+    index: int
+    kind: BlockKind
+    seal: str = ""
+    raw: str = ""
+
+
+class ToolCallClosed(_Event, tag="tool_call_closed"):
+    """A tool call ends. `arguments` is the whole argument text: valid JSON, or `malformed` is true and it is the raw
+    text that the model wrote."""
+
+    index: int
+    name: str
+    arguments: str
+    call_id: str = ""
+    malformed: bool = False
+    raw: str = ""
+
+
+class SealCarried(_Event, tag="seal_carried"):
+    """A seal that belongs to no reasoning block: it covers what the model wrote after the last one. Encoders put it
+    in a trailing carrier where their API has one."""
+
+    index: int
+    seal: str
+
+
+class Note(_Event, tag="note"):
+    """Something a person may want to know: a rescue, an ignored field, a rewritten block. `code` is stable."""
+
+    code: str
+    message: str = ""
+    raw: str = ""
+
+
+class Usage(_Event, tag="usage"):
+    """Token counts by the engine's own account. `cached` is the part of `prompt` that came from its prefix cache."""
+
+    prompt: int
+    cached: int = 0
+    output: int = 0
+    reasoning: int = 0
+
+
+class Finished(_Event, tag="finished"):
+    """The turn is over. `stop_sequence` names the client's stop string that ended it."""
+
+    reason: FinishReason
+    stop_sequence: str | None = None
+    raw: str = ""
+
+
+Event: TypeAlias = BlockOpened | BlockDelta | BlockClosed | ToolCallClosed | SealCarried | Note | Usage | Finished
