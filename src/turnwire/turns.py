@@ -51,13 +51,13 @@ class _Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 # ---------------------------------------------------------------------------------------------------- blocks
 
 
-class TextBlock(_Value, tag="text"):
+class TextBlock(_Value, frozen=True, tag="text"):
     """Prose, byte for byte."""
 
     text: str
 
 
-class ReasoningBlock(_Value, tag="reasoning"):
+class ReasoningBlock(_Value, frozen=True, tag="reasoning"):
     """A thought. `seal` is the opaque carrier that came back with it (Anthropic `signature`, Responses
     `encrypted_content`); `redacted` means the client returned only the carrier and no text."""
 
@@ -66,7 +66,7 @@ class ReasoningBlock(_Value, tag="reasoning"):
     redacted: bool = False
 
 
-class ToolCallBlock(_Value, tag="tool_call"):
+class ToolCallBlock(_Value, frozen=True, tag="tool_call"):
     """A call the assistant made. `arguments` is JSON text exactly as the client sent it (for `kind="custom"` it is
     the raw input text); it is never re-serialised on the way in."""
 
@@ -77,7 +77,7 @@ class ToolCallBlock(_Value, tag="tool_call"):
     kind: Literal["function", "custom"] = "function"
 
 
-class ImageBlock(_Value, tag="image"):
+class ImageBlock(_Value, frozen=True, tag="image"):
     """An image given inline (`data`, base64) or by reference (`url`)."""
 
     media_type: str = ""
@@ -86,15 +86,15 @@ class ImageBlock(_Value, tag="image"):
     detail: str | None = None
 
 
-class OpaqueBlock(_Value, tag="opaque"):
+class OpaqueBlock(_Value, frozen=True, tag="opaque"):
     """A carrier for what we do not know but must not lose: the block's JSON text as received, and what the wire
     called it."""
 
-    type: str
+    wire_type: str
     payload: str
 
 
-class ToolResultBlock(_Value, tag="tool_result"):
+class ToolResultBlock(_Value, frozen=True, tag="tool_result"):
     """What a tool answered. `call_id` names the call; `content` keeps the parts in order; `references` are names of
     deferred tools that this result loads into view."""
 
@@ -109,7 +109,7 @@ Block: TypeAlias = TextBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock 
 Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
 
 
-class Message(_Value):
+class Message(_Value, frozen=True):
     """One message. Tool results live in messages of role `user` (as on the Anthropic wire), in the order received."""
 
     role: Role
@@ -124,7 +124,7 @@ class Message(_Value):
 # ----------------------------------------------------------------------------------------------------- tools
 
 
-class Tool(_Value):
+class Tool(_Value, frozen=True):
     """A tool on offer. `schema` is the JSON schema of its arguments. A `custom` tool takes raw text, perhaps under a
     `grammar` (`grammar_syntax` is `lark` or `regex`). `deferred` tools stay out of the prompt's tool section until a
     ToolResultBlock references them. `namespace` is given back beside the name on Responses."""
@@ -140,7 +140,7 @@ class Tool(_Value):
     deferred: bool = False
 
 
-class ToolChoice(_Value):
+class ToolChoice(_Value, frozen=True):
     """Whether the model may, must or must not call: `named` goes with `name`."""
 
     mode: Literal["auto", "none", "required", "named"] = "auto"
@@ -151,7 +151,7 @@ class ToolChoice(_Value):
 # ------------------------------------------------------------------------------------------------- a request
 
 
-class Sampling(_Value):
+class Sampling(_Value, frozen=True):
     """Sampling wishes; None means the model's own default."""
 
     max_tokens: int | None = None
@@ -168,7 +168,7 @@ class Sampling(_Value):
     logit_bias: dict[str, float] = {}
 
 
-class Thinking(_Value):
+class Thinking(_Value, frozen=True):
     """What the client wants of reasoning. `mode` None: it said nothing (the model's default holds).
     `history` says which earlier thoughts to show: `model` = the template's own rule, `keep` = all, `drop` = none;
     `keep_turns` bounds `keep` to the last N assistant turns with thoughts."""
@@ -180,7 +180,7 @@ class Thinking(_Value):
     keep_turns: int | None = None
 
 
-class OutputFormat(_Value):
+class OutputFormat(_Value, frozen=True):
     """Structured output: any JSON object, or JSON that fits `schema`."""
 
     kind: Literal["json_object", "json_schema"]
@@ -189,7 +189,7 @@ class OutputFormat(_Value):
     strict: bool = True
 
 
-class TurnContext(_Value):
+class TurnContext(_Value, frozen=True):
     """Who asks and how urgent it is, gathered from headers and metadata. None of it ever reaches the prompt.
     `turn_class` is main, subagent, workflow, compaction, auxiliary, title or background; a higher `priority` is served
     earlier."""
@@ -204,7 +204,7 @@ class TurnContext(_Value):
     client: str | None = None
 
 
-class Conversation(_Value):
+class Conversation(_Value, frozen=True):
     """Everything a turn is generated from, in one value that no API owns."""
 
     model: str
@@ -250,7 +250,7 @@ class _Event(msgspec.Struct, frozen=True, gc=False):
     """Base of the per-token values: positional, untracked by the collector."""
 
 
-class BlockOpened(_Event, tag="block_opened"):
+class BlockOpened(_Event, frozen=True, tag="block_opened"):
     """A block begins. For a tool call the name is known; `call_id` is set by the gateway (or native to the format)."""
 
     index: int
@@ -260,7 +260,7 @@ class BlockOpened(_Event, tag="block_opened"):
     raw: str = ""
 
 
-class BlockDelta(_Event, tag="block_delta"):
+class BlockDelta(_Event, frozen=True, tag="block_delta"):
     """More of the open block: prose, thought, or argument text (JSON)."""
 
     index: int
@@ -268,7 +268,7 @@ class BlockDelta(_Event, tag="block_delta"):
     raw: str = ""
 
 
-class BlockClosed(_Event, tag="block_closed"):
+class BlockClosed(_Event, frozen=True, tag="block_closed"):
     """A text or reasoning block ends. `seal` is added by the gateway to reasoning blocks."""
 
     index: int
@@ -277,7 +277,7 @@ class BlockClosed(_Event, tag="block_closed"):
     raw: str = ""
 
 
-class ToolCallClosed(_Event, tag="tool_call_closed"):
+class ToolCallClosed(_Event, frozen=True, tag="tool_call_closed"):
     """A tool call ends. `arguments` is the whole argument text: valid JSON, or `malformed` is true and it is the raw
     text that the model wrote."""
 
@@ -289,7 +289,7 @@ class ToolCallClosed(_Event, tag="tool_call_closed"):
     raw: str = ""
 
 
-class SealCarried(_Event, tag="seal_carried"):
+class SealCarried(_Event, frozen=True, tag="seal_carried"):
     """A seal that belongs to no reasoning block: it covers what the model wrote after the last one. Encoders put it
     in a trailing carrier where their API has one."""
 
@@ -297,7 +297,7 @@ class SealCarried(_Event, tag="seal_carried"):
     seal: str
 
 
-class Note(_Event, tag="note"):
+class Note(_Event, frozen=True, tag="note"):
     """Something a person may want to know: a rescue, an ignored field, a rewritten block. `code` is stable."""
 
     code: str
@@ -305,7 +305,7 @@ class Note(_Event, tag="note"):
     raw: str = ""
 
 
-class Usage(_Event, tag="usage"):
+class Usage(_Event, frozen=True, tag="usage"):
     """Token counts by the engine's own account. `cached` is the part of `prompt` that came from its prefix cache."""
 
     prompt: int
@@ -314,7 +314,7 @@ class Usage(_Event, tag="usage"):
     reasoning: int = 0
 
 
-class Finished(_Event, tag="finished"):
+class Finished(_Event, frozen=True, tag="finished"):
     """The turn is over. `stop_sequence` names the client's stop string that ended it."""
 
     reason: FinishReason
