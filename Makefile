@@ -1,0 +1,56 @@
+# Each target makes the virtual environment and installs what it needs; the second time that costs nothing.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Where big things live: outside the clone, shared by all clones of a user.
+CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwire
+
+.DEFAULT_GOAL := help
+.PHONY: help serve test test-clients test-engines lint bench clean
+
+help:
+	@echo "make serve         run the gateway on the embedded model (http://127.0.0.1:8000)"
+	@echo "make test          run the tests"
+	@echo "make test-clients  run the real, pinned clients against the gateway"
+	@echo "make test-engines  run the real engines behind the gateway"
+	@echo "make lint          ruff, mypy --strict, import contracts"
+	@echo "make bench         CPU per token of the stream path"
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade pip
+
+$(VENV)/.serve: pyproject.toml | $(BIN)/python
+	$(PIP) install --editable ".[server,embedded]"
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(PIP) install --editable ".[server,embedded,dev]"
+	@touch $@ $(VENV)/.serve
+
+serve: $(VENV)/.serve
+	$(BIN)/turnwire serve $(ARGS)
+
+test: $(VENV)/.dev
+	$(BIN)/pytest -n 2 --dist loadfile -m "not clients and not engines" --cov --cov-report=term:skip-covered $(ARGS)
+
+test-clients: $(VENV)/.dev
+	$(BIN)/python tools/clients.py install
+	$(BIN)/pytest -m clients tests/clients $(ARGS)
+
+test-engines: $(VENV)/.dev
+	$(BIN)/python tools/engines.py install
+	$(BIN)/pytest -m engines tests/engines_real $(ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/stream.py $(ARGS)
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,68 @@
+"""`turnwire serve`: run the gateway."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from typing import Any
+
+import click
+
+__all__ = ["serve"]
+
+
+@click.command()
+@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", type=int, help="Port to listen on; 0 picks a free one.  [default: 8000]")
+@click.option("--model", help="Model id to serve, a .gguf file, or a folder.")
+@click.option("--alias", multiple=True, help="Another id that means the same model; may be given several times.")
+@click.option("--engine", help="embedded, scripted:FILE, vllm:URL, sglang:URL, trtllm:URL, llamacpp:URL, openai:URL.")
+@click.option("--dialect", help="How the model writes; `auto` finds out and says why.")
+@click.option("--reasoning", help="Another dialect's reasoning markers, combined with --dialect's tool calls.")
+@click.option("--template", help="Chat template file (Jinja).")
+@click.option("--tokenizer", help="tokenizer.json, or a folder that holds one.")
+@click.option("--profiles", help="A file of model profiles that extends the built-in ones.")
+@click.option("--window", type=int, help="Context window in tokens, where the engine does not tell.")
+@click.option(
+    "--history-thinking",
+    type=click.Choice(["keep", "model", "drop"]),
+    help="Which thoughts of earlier user turns the model reads again.",
+)
+@click.option("--seal-key", help="Key of the sealed turns (any text); the same on all replicas.")
+@click.option("--seal-key-file", help="File that holds the key; made if it does not exist.")
+@click.option("--store", help="Where turns and responses are kept: memory, sqlite:FILE.")
+@click.option("--record", help="Folder that gets one JSON line per turn, payloads included.")
+@click.option("--enable-streaming-tool-dispatch", is_flag=True, default=None, help="tool_call_dispatch for everybody.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]))
+@click.option("--config", type=click.Path(), help="TOML file with the same names as the flags.")
+def serve(config: str | None, **flags: Any) -> None:
+    """Run the gateway. Flags override the config file, which overrides TURNWIRE_* variables."""
+    from turnwire.gateway.assembly import AssemblyError
+    from turnwire.gateway.server import run
+    from turnwire.gateway.settings import SettingsError, load_settings
+
+    try:
+        settings = load_settings(flags, config=config or os.environ.get("TURNWIRE_CONFIG"), environ=os.environ)
+    except SettingsError as error:
+        raise click.ClickException(str(error)) from None
+    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
+    listener = _listen(settings.host, settings.port)
+    try:
+        run(settings, listener)
+    except AssemblyError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        raise click.ClickException(
+            f"Cannot listen on {host}:{port}: {error.strerror}. Is another server running there? Try --port 0."
+        ) from None
+    listener.listen(2048)
+    return listener

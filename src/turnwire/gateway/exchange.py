@@ -1,0 +1,235 @@
+"""The ASGI side of a turn: read the request within limits, watch the client, write the answer.
+
+Promise: one endpoint class serves every API; a client that goes away ends the turn, streaming or not, and the engine's
+work with it; a failure before the first byte is a status in the API's own error shape.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import string
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import msgspec
+from starlette.types import Message as ASGIMessage
+from starlette.types import Receive, Scope, Send
+
+from turnwire.protocols.wire import Encoder, ErrorReply, Inbound, TurnFacts, TurnFailure
+
+from .heartbeat import Heartbeat
+from .runtime import ModelRuntime
+from .turn import Turn, TurnOutcome
+
+__all__ = ["Api", "ClientGone", "TurnEndpoint", "mint", "read_body", "reply"]
+
+_ALPHABET = string.ascii_letters + string.digits
+
+
+def mint(prefix: str = "", length: int = 24) -> str:
+    """A fresh id of letters and digits only, since some clients strip everything else."""
+    return prefix + "".join(secrets.choice(_ALPHABET) for _ in range(length))
+
+
+class Api(msgspec.Struct, frozen=True, kw_only=True):
+    """A codec as the gateway sees it. `call_prefix` starts the ids of tool calls on this API."""
+
+    name: str
+    decode: Callable[[bytes, Mapping[str, str]], Inbound]
+    stream_encoder: Callable[[TurnFacts, object], Encoder]
+    document_encoder: Callable[[TurnFacts, object], Encoder]
+    error_reply: Callable[[TurnFailure], ErrorReply]
+    call_prefix: str
+
+
+class ClientGone(Exception):
+    """The client closed the connection before its request was read."""
+
+
+async def read_body(receive: Receive, limit: int) -> bytes:
+    """The whole request body, or a TurnFailure once it is over the limit."""
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        chunk: bytes = message.get("body", b"")
+        size += len(chunk)
+        if size > limit:
+            raise TurnFailure("too_large", f"The request body is larger than {limit} bytes; send less.")
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+def headers_of(scope: Scope) -> dict[str, str]:
+    """Lower-case header names to values; the last of a repeated header wins."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+async def reply(
+    send: Send,
+    status: int,
+    body: bytes,
+    *,
+    media_type: str = "application/json",
+    headers: tuple[tuple[str, str], ...] = (),
+) -> None:
+    """A whole answer in one go."""
+    raw = [(b"content-type", media_type.encode()), (b"content-length", str(len(body)).encode())]
+    raw += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    await send({"type": "http.response.start", "status": status, "headers": raw})
+    await send({"type": "http.response.body", "body": body})
+
+
+class _ASGISink:
+    """Writes a turn's bytes as an ASGI response body."""
+
+    def __init__(self, send: Send, media_type: str, headers: list[tuple[bytes, bytes]]) -> None:
+        self._send = send
+        self._start: ASGIMessage = {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": [
+                (b"content-type", media_type.encode()),
+                (b"cache-control", b"no-cache"),
+                (b"x-accel-buffering", b"no"),
+                *headers,
+            ],
+        }
+
+    async def open(self) -> None:
+        await self._send(self._start)
+
+    async def write(self, data: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def close(self) -> None:
+        await self._send({"type": "http.response.body", "body": b""})
+
+
+class _LiveTurn:
+    """A running turn as the heartbeat and the disconnect watcher see it."""
+
+    def __init__(self, turn: Turn, sink: _ASGISink, task: asyncio.Task[object]) -> None:
+        self._turn = turn
+        self._sink = sink
+        self._task = task
+        self.ended_by: str | None = None
+
+    @property
+    def silent(self) -> bool:
+        return self._turn.silent
+
+    @silent.setter
+    def silent(self, value: bool) -> None:
+        self._turn.silent = value
+
+    @property
+    def writing(self) -> bool:
+        return self._turn.writing
+
+    @writing.setter
+    def writing(self, value: bool) -> None:
+        self._turn.writing = value
+
+    async def beat(self) -> None:
+        if self._turn.opened:
+            data = self._turn.encoder.keepalive()
+            if data:
+                await self._sink.write(data)
+
+    def expire(self, reason: str) -> None:
+        if self.ended_by is None:
+            self.ended_by = reason
+            self._task.cancel()
+
+
+class Host(Protocol):
+    """What an endpoint needs of the application."""
+
+    heartbeat: Heartbeat
+    max_body: int
+    dispatch: bool
+
+    def runtime_for(self, model: str) -> ModelRuntime: ...
+
+    def finished(self, api: str, inbound: Inbound, turn_id: str, outcome: TurnOutcome | None) -> None: ...
+
+
+class TurnEndpoint:
+    """POST a request, get a turn."""
+
+    def __init__(self, host: Host, api: Api) -> None:
+        self._host = host
+        self._api = api
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._serve(scope, receive, send)
+        except ClientGone:
+            return
+        except TurnFailure as failure:
+            error = self._api.error_reply(failure)
+            await reply(send, error.status, error.body, media_type=error.media_type, headers=error.headers)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_body(receive, self._host.max_body)
+        inbound = self._api.decode(body, headers_of(scope))
+        runtime = self._host.runtime_for(inbound.conversation.model)
+        tenant = "default"
+        prompt, headers = await runtime.prepare(inbound.conversation, tenant)
+        turn_id = mint()
+        facts = TurnFacts(
+            turn_id=turn_id,
+            model=inbound.conversation.model,
+            created=int(time.time()),
+            dispatch=self._host.dispatch if inbound.dispatch is None else inbound.dispatch,
+        )
+        make = self._api.stream_encoder if inbound.stream else self._api.document_encoder
+        encoder = make(facts, inbound.echo)
+        turn = Turn(
+            runtime,
+            inbound,
+            prompt,
+            encoder,
+            turn_id=turn_id,
+            tenant=tenant,
+            mint=lambda: mint(self._api.call_prefix),
+        )
+        sink = _ASGISink(send, encoder.media_type, [*headers, (b"request-id", turn_id.encode())])
+        outcome = await self._run(turn, sink, receive)
+        self._host.finished(self._api.name, inbound, turn_id, outcome)
+        runtime.remember(turn, tenant)
+        await sink.close()
+
+    async def _run(self, turn: Turn, sink: _ASGISink, receive: Receive) -> TurnOutcome:
+        task: asyncio.Task[TurnOutcome] = asyncio.ensure_future(turn.run(sink))
+        live = _LiveTurn(turn, sink, task)  # type: ignore[arg-type]
+        watcher = asyncio.ensure_future(_gone(receive, live))
+        self._host.heartbeat.watch(live)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if live.ended_by == "idle":
+                failure = TurnFailure("timeout", "The engine was silent for too long; try again.")
+                if not turn.opened:
+                    raise failure from None
+                await sink.write(turn.encoder.fail(failure))
+                return turn.outcome
+            if live.ended_by is not None:
+                raise ClientGone from None
+            task.cancel()
+            raise
+        finally:
+            self._host.heartbeat.forget(live)
+            watcher.cancel()
+
+
+async def _gone(receive: Receive, live: _LiveTurn) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    live.expire("gone")

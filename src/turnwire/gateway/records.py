@@ -1,0 +1,45 @@
+"""Turn records on disk, for tests and for people who want to see what went over the wire.
+
+Promise: one JSON line per turn with the request, the prompt and the raw model output; off unless `--record` names a
+folder, since it holds payloads.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+__all__ = ["Recorder", "TurnRecord"]
+
+
+class TurnRecord(msgspec.Struct, kw_only=True):
+    """One turn as it was. `request` is the body as received (JSON)."""
+
+    turn_id: str
+    api: str
+    model: str
+    request: msgspec.Raw
+    headers: dict[str, str]
+    prompt_text: str
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    output_text: str
+    finish: str | None
+    prefix: str
+    notes: list[str]
+    failure: str | None = None
+
+
+class Recorder:
+    """Appends records to `turns.jsonl` in a folder."""
+
+    def __init__(self, folder: str) -> None:
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        self._path = path / "turns.jsonl"
+
+    def write(self, record: TurnRecord) -> None:
+        with self._path.open("ab") as file:
+            file.write(msgspec.json.encode(record) + b"\n")
