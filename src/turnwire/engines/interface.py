@@ -71,8 +71,9 @@ class TokenLogprob(msgspec.Struct, frozen=True, gc=False):
 
 
 class TokenBatch(msgspec.Struct, frozen=True, gc=False):
-    """All tokens that became available in one wake-up. `text` never ends inside a code point; special tokens are
-    spelled out in `text` unless the engine's capabilities say it skips them."""
+    """All tokens that became available in one wake-up. `text` never ends inside a code point (it may be empty while one
+    is incomplete); special tokens are spelled out in `text` unless the engine's capabilities say it skips them. `ids`
+    are the sampled tokens without the end token that stopped the model (that one is Completion.end_id)."""
 
     text: str
     ids: tuple[int, ...] = ()
@@ -86,14 +87,15 @@ class EventBatch(msgspec.Struct, frozen=True, gc=False):
 
 
 class Completion(msgspec.Struct, frozen=True, gc=False):
-    """The engine's own end of the generation, with its own counts. `output_ids` is set where the engine only tells
-    them at the end."""
+    """The engine's own end of the generation, with its own counts. `end_id` is the end token the model stopped at,
+    where the engine tells it; it is counted in `output_tokens` but is in no batch."""
 
     reason: FinishReason
     prompt_tokens: int
     output_tokens: int
     cached_tokens: int = 0
     stop_sequence: str | None = None
+    end_id: int | None = None
 
 
 Step: TypeAlias = TokenBatch | EventBatch | Completion

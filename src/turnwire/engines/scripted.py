@@ -1,0 +1,139 @@
+"""The scripted engine: plays model output from a file, so that every client and every failure can be tested without a
+model.
+
+Promise: behaves as an engine does above the interface: tokens of the given tokenizer, max_tokens and stop strings
+honoured, a prefix cache whose hits shorten the time to the first token, failures of every kind at a chosen token. Its
+own cost per token is small enough to measure the rest of the house on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from turnwire.engines.interface import (
+    Capabilities,
+    Completion,
+    EngineError,
+    EngineInfo,
+    GenerateRequest,
+    Step,
+    TokenBatch,
+)
+from turnwire.engines.pacing import TimerWheel
+from turnwire.engines.prefixcache import PrefixCache
+from turnwire.engines.script import Line, Script, ScriptTokenizer
+
+__all__ = ["ScriptedEngine"]
+
+_CAPABILITIES = Capabilities(yields="tokens", cached_tokens=True, cache_salt=True, logprobs=True)
+
+
+class ScriptedEngine:
+    """Plays the lines of a script; docs/engines.md has the file's format."""
+
+    def __init__(
+        self,
+        script: str | Path | Sequence[Line],
+        tokenizer: ScriptTokenizer,
+        *,
+        window: int | None = None,
+        prefill_tokens_per_s: float | None = None,
+    ) -> None:
+        if isinstance(script, (str, Path)):
+            self._script = Script.load(script, tokenizer)
+        else:
+            self._script = Script(script, tokenizer)
+        self._window = window
+        self._prefill = prefill_tokens_per_s
+        self._cache = PrefixCache()
+        self._wheel = TimerWheel()
+        self._closed = False
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return _CAPABILITIES
+
+    async def start(self) -> EngineInfo:
+        warnings = tuple(
+            f"line {number} of the script does not survive the tokenizer unchanged; what it spells is played"
+            for number in self._script.changed_by_tokenizer
+        )
+        return EngineInfo(name="scripted", window=self._window, warnings=warnings)
+
+    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+        """Play the line that answers the request's conversation."""
+        self._alive()
+        prompt, salt = request.prompt_ids, request.hints.cache_salt
+        if self._window is not None and len(prompt) >= self._window:
+            raise EngineError(
+                "context_overflow", f"the prompt has {len(prompt)} tokens; the window holds {self._window}"
+            )
+        line = self._script.line_for(request.conversation)
+        performance = self._script.perform(line, request.sampling)
+        sequence = self._cache.sequence(prompt, salt)
+        cached = self._cache.match(sequence)
+        first = line.first_delay_ms / 1000
+        rate = line.prefill_tokens_per_s or self._prefill
+        if rate:
+            first += (len(prompt) - cached) / rate
+        loop, wheel, batches, delay = asyncio.get_running_loop(), self._wheel, performance.batches, line.delay_ms / 1000
+        begun = loop.time() + first
+        await wheel.until(begun)
+        self._cache.store(sequence)
+        at, count = 0, len(batches)
+        while at < count:
+            if not delay:
+                due = at + 1
+                if at:
+                    await asyncio.sleep(0)
+            else:
+                # By the schedule and not by the reader: who comes late gets all that became due, as from a socket.
+                due = min(int((loop.time() - begun) / delay + 1e-6) + 1, count)
+                if due <= at:
+                    await wheel.until(begun + at * delay)
+                    due = at + 1
+            self._alive()
+            yield batches[at] if due == at + 1 else _joined(batches[at:due])
+            at = due
+        if performance.reason is None:
+            await self._fail(line)
+            return
+        sequence.extend(performance.ids)
+        self._cache.store(sequence)
+        yield Completion(performance.reason, len(prompt), len(performance.ids), cached, performance.stop_sequence)
+
+    async def _fail(self, line: Line) -> NoReturn:
+        if line.finish == "hang":
+            await self._wheel.forever()
+        if line.finish == "disconnect":
+            raise EngineError("disconnected", "the script disconnects here")
+        raise EngineError(line.error, line.message)
+
+    def _alive(self) -> None:
+        if self._closed:
+            raise _closed()
+
+    async def health(self) -> bool:
+        return not self._closed
+
+    async def embed(self, inputs: Sequence[str]) -> list[list[float]]:
+        raise EngineError("invalid_request", "the scripted engine has no embeddings")
+
+    async def close(self) -> None:
+        self._closed = True
+        self._wheel.close(_closed)
+
+
+def _closed() -> EngineError:
+    return EngineError("disconnected", "the engine was closed")
+
+
+def _joined(batches: Sequence[TokenBatch]) -> TokenBatch:
+    return TokenBatch(
+        "".join(batch.text for batch in batches),
+        tuple(token for batch in batches for token in batch.ids),
+        tuple(entry for batch in batches for entry in batch.logprobs),
+    )

@@ -1,0 +1,98 @@
+"""Engine specs: the one line by which an operator names an engine, and the engine behind it.
+
+Promise: `parse_spec` touches neither disk nor network and refuses what it does not know with the close names;
+`create_engine` imports only the adapter it needs.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
+from urllib.parse import urlsplit
+
+import msgspec
+
+from turnwire.engines.interface import Engine
+
+if TYPE_CHECKING:
+    from turnwire.prompts.prompt import Tokenizer
+
+__all__ = ["EngineKind", "EngineSpec", "SpecError", "create_engine", "parse_spec"]
+
+EngineKind: TypeAlias = Literal["embedded", "scripted", "vllm", "sglang", "trtllm", "llamacpp", "openai", "openai-raw"]
+_KINDS = get_args(EngineKind)
+_DEFAULT_PORTS = {"vllm": 8000, "sglang": 30000, "trtllm": 8000, "llamacpp": 8080}
+
+
+class SpecError(ValueError):
+    """A spec that names no engine; the message says what to write instead."""
+
+
+class EngineSpec(msgspec.Struct, frozen=True):
+    """A parsed spec. `target` is a file for `scripted`, a model path (or nothing) for `embedded`, else a base URL
+    without a trailing slash."""
+
+    kind: EngineKind
+    target: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.target}" if self.target else self.kind
+
+
+def parse_spec(text: str) -> EngineSpec:
+    """Read `KIND`, `KIND:FILE` or `KIND:URL`, or raise SpecError."""
+    name, _, target = text.strip().partition(":")
+    if name not in _KINDS:
+        close = difflib.get_close_matches(name.lower(), _KINDS, 3, 0.5)
+        hint = f"did you mean {' or '.join(close)}?" if close else f"known engines: {', '.join(_KINDS)}"
+        raise SpecError(f"unknown engine {name!r}; {hint}")
+    kind = cast(EngineKind, name)
+    if kind == "embedded":
+        return EngineSpec(kind, target)
+    if kind == "scripted":
+        if not target:
+            raise SpecError("the scripted engine needs a file: scripted:FILE.jsonl")
+        return EngineSpec(kind, target)
+    return EngineSpec(kind, _base_url(kind, target))
+
+
+def _base_url(kind: str, target: str) -> str:
+    port = _DEFAULT_PORTS.get(kind)
+    example = f"{kind}:http://127.0.0.1:{port}" if port else f"{kind}:https://host/v1"
+    if not target:
+        raise SpecError(f"the {kind} engine needs an address: {example}")
+    url = target if "://" in target else f"http://{target}"
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise SpecError(f"{target!r} is not an http(s) address; write it as {example}")
+    if parts.query or parts.fragment:
+        raise SpecError(f"{target!r}: an engine's address has no query or fragment; write it as {example}")
+    return url.rstrip("/")
+
+
+def create_engine(
+    spec: EngineSpec,
+    tokenizer: Tokenizer | None,
+    *,
+    model: str | None = None,
+    api_key: str | None = None,
+    window: int | None = None,
+) -> Engine:
+    """The engine of a spec, not yet started. `model` is the name the engine knows its model by (asked for where
+    None); `api_key` goes to HTTP engines as a bearer token; `tokenizer` may be None only where the engine brings its
+    own."""
+    if spec.kind == "embedded":
+        from turnwire.engines.embedded import EmbeddedEngine
+
+        return EmbeddedEngine(spec.target or None)
+    if spec.kind == "scripted":
+        if tokenizer is None:
+            raise SpecError("the scripted engine needs a tokenizer")
+        from turnwire.engines.scripted import ScriptedEngine
+
+        return ScriptedEngine(spec.target, tokenizer, window=window)
+    raise SpecError(f"the {spec.kind} engine is not available")

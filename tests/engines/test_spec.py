@@ -1,0 +1,64 @@
+"""Engine specs: what is understood, and what the refusals say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from turnwire.engines.interface import Engine
+from turnwire.engines.spec import EngineSpec, SpecError, create_engine, parse_spec
+
+from .toytokenizer import ToyTokenizer
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("scripted:turns.jsonl", EngineSpec("scripted", "turns.jsonl")),
+        ("scripted:C:\\turns.jsonl", EngineSpec("scripted", "C:\\turns.jsonl")),
+        ("embedded", EngineSpec("embedded")),
+        ("embedded:/models/x.gguf", EngineSpec("embedded", "/models/x.gguf")),
+        ("vllm:http://host:8000", EngineSpec("vllm", "http://host:8000")),
+        ("vllm:host:8000/", EngineSpec("vllm", "http://host:8000")),
+        ("sglang:http://[::1]:30000", EngineSpec("sglang", "http://[::1]:30000")),
+        ("trtllm:https://host/path/", EngineSpec("trtllm", "https://host/path")),
+        ("llamacpp:http://host:8080", EngineSpec("llamacpp", "http://host:8080")),
+        ("openai:https://api.example.com/v1", EngineSpec("openai", "https://api.example.com/v1")),
+        ("openai-raw:http://host/v1", EngineSpec("openai-raw", "http://host/v1")),
+    ],
+)
+def test_known_specs(text: str, spec: EngineSpec) -> None:
+    assert parse_spec(text) == spec
+    assert parse_spec(str(spec)) == spec
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("vlm:http://x", "did you mean vllm"),
+        ("llama.cpp:http://x", "did you mean llamacpp"),
+        ("open-ai:http://x", "openai"),
+        ("zzz", "known engines: embedded, scripted"),
+        ("", "known engines"),
+        ("scripted", "scripted:FILE"),
+        ("vllm", "vllm:http://127.0.0.1:8000"),
+        ("vllm:ftp://x", "http"),
+        ("vllm:http://", "not an http"),
+        ("vllm:http://x:99999", "not an http"),
+        ("openai:http://x?key=1", "no query"),
+    ],
+)
+def test_refusals_say_what_to_write(text: str, complaint: str) -> None:
+    with pytest.raises(SpecError, match=complaint):
+        parse_spec(text)
+
+
+async def test_scripted_is_created_from_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    file.write_text('{"text": "hi"}')
+    engine = create_engine(parse_spec(f"scripted:{file}"), ToyTokenizer())
+    assert isinstance(engine, Engine)
+    assert (await engine.start()).name == "scripted"
+    with pytest.raises(SpecError, match="tokenizer"):
+        create_engine(parse_spec(f"scripted:{file}"), None)
