@@ -27,16 +27,14 @@ class TimerWheel:
         self._forever: set[asyncio.Future[None]] = set()
         self._closed: Callable[[], BaseException] | None = None
 
-    async def until(self, when: float) -> None:
-        """Return at `when` (loop time) or, if that has passed, in the loop's next turn."""
-        if self._closed is not None:
-            raise self._closed()
+    def until(self, when: float) -> asyncio.Future[None]:
+        """A future that is done at `when` (loop time), or in the loop's next turn if that has passed."""
         loop = asyncio.get_running_loop()
-        if when <= loop.time():
-            await asyncio.sleep(0)
-            return
+        future: asyncio.Future[None] = loop.create_future()
+        if self._closed is not None:
+            future.set_exception(self._closed())
+            return future
         tick = ceil(when / TICK)
-        future = loop.create_future()
         waiting = self._due.get(tick)
         if waiting is None:
             self._due[tick] = [future]
@@ -45,18 +43,17 @@ class TimerWheel:
                 self._arm(loop)
         else:
             waiting.append(future)
-        await future
+        return future
 
-    async def forever(self) -> None:
-        """Wait for the close of the wheel (or the caller's cancellation)."""
-        if self._closed is not None:
-            raise self._closed()
+    def forever(self) -> asyncio.Future[None]:
+        """A future that only the wheel's close ends (or its waiter's cancellation)."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._forever.add(future)
-        try:
-            await future
-        finally:
-            self._forever.discard(future)
+        if self._closed is not None:
+            future.set_exception(self._closed())
+        else:
+            self._forever.add(future)
+            future.add_done_callback(self._forever.discard)
+        return future
 
     def close(self, error: Callable[[], BaseException]) -> None:
         """End every wait, now and later, with `error()`."""

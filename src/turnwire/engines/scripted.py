@@ -81,8 +81,11 @@ class ScriptedEngine:
             first += (len(prompt) - cached) / rate
         loop, wheel, batches, delay = asyncio.get_running_loop(), self._wheel, performance.batches, line.delay_ms / 1000
         begun = loop.time() + first
-        await wheel.until(begun)
-        self._cache.store(sequence)
+        if first:
+            await wheel.until(begun)
+        else:
+            await asyncio.sleep(0)
+        self._cache.store(sequence, cached)
         at, count = 0, len(batches)
         while at < count:
             if not delay:
