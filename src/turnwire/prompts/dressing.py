@@ -1,0 +1,168 @@
+"""Vocabulary messages, dressed the way a template reads them.
+
+Promise: the order of blocks is kept as far as the template's message shape can say it; ids, metadata and carriers
+(seals, cache marks) never get in; what has no place in a template is a Note, not a silent loss.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from turnwire.prompts.template import TemplateMessage
+from turnwire.prompts.traits import TemplateTraits
+from turnwire.turns import (
+    ImageBlock,
+    Message,
+    Note,
+    OpaqueBlock,
+    ReasoningBlock,
+    TextBlock,
+    Tool,
+    ToolCallBlock,
+    ToolResultBlock,
+)
+
+__all__ = ["CallNames", "dress", "dress_tools"]
+
+
+class CallNames:
+    """The ids calls go by in the prompt. Some models expect their own form and imitate any other they see."""
+
+    def __init__(self, style: str) -> None:
+        self._style = style
+        self._ids: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+
+    def call(self, block: ToolCallBlock) -> str:
+        """The id of a call, in the order calls are met."""
+        self._names[block.id] = block.name
+        known = self._ids.get(block.id)
+        if known is None:
+            known = self._ids[block.id] = self._minted(block)
+        return known
+
+    def result(self, call_id: str) -> str:
+        return self._ids.get(call_id, call_id)
+
+    def name(self, call_id: str) -> str | None:
+        return self._names.get(call_id)
+
+    def _minted(self, block: ToolCallBlock) -> str:
+        if self._style == "kimi":
+            return f"functions.{block.name}:{len(self._ids)}"
+        if self._style == "nine":
+            return f"c{len(self._ids):08d}"
+        return block.id
+
+
+def dress(
+    messages: Sequence[Message], traits: TemplateTraits, names: CallNames, notes: list[Note]
+) -> list[TemplateMessage]:
+    """Template messages for `messages`. Call ids are numbered through `names` in the order they are met."""
+    dressed: list[TemplateMessage] = []
+    for message in messages:
+        if message.role == "assistant":
+            dressed.extend(_assistant(message, traits, names, notes))
+        elif message.role == "user":
+            dressed.extend(_user(message, traits, names, notes))
+        else:
+            dressed.append({"role": message.role, "content": _content(message.blocks, traits, notes)})
+    return dressed
+
+
+def dress_tools(tools: Iterable[Tool]) -> list[dict[str, Any]]:
+    """Tools in the form every template knows. A tool that takes raw text is shown as one text parameter."""
+    return [{"type": "function", "function": _function(tool)} for tool in tools]
+
+
+def _function(tool: Tool) -> dict[str, Any]:
+    schema: dict[str, Any] = tool.schema or {"type": "object", "properties": {}}
+    description = tool.description
+    if tool.kind == "custom":
+        schema = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+        if tool.grammar:
+            syntax = tool.grammar_syntax or "lark"
+            description = f"{description}\n\nThe input follows this {syntax} grammar:\n{tool.grammar}"
+    return {"name": tool.name, "description": description, "parameters": schema}
+
+
+def _user(
+    message: Message, traits: TemplateTraits, names: CallNames, notes: list[Note]
+) -> list[TemplateMessage]:
+    results = [block for block in message.blocks if isinstance(block, ToolResultBlock)]
+    rest = tuple(block for block in message.blocks if not isinstance(block, ToolResultBlock))
+    dressed: list[TemplateMessage] = [
+        {
+            "role": "tool",
+            "tool_call_id": names.result(result.call_id),
+            "name": result.name or names.name(result.call_id) or "",
+            "content": _content(result.content, traits, notes),
+        }
+        for result in results
+    ]
+    if rest or not results:
+        dressed.append({"role": "user", "content": _content(rest, traits, notes)})
+    return dressed
+
+
+def _assistant(
+    message: Message, traits: TemplateTraits, names: CallNames, notes: list[Note]
+) -> list[TemplateMessage]:
+    thought = "\n".join(block.text for block in message.blocks if isinstance(block, ReasoningBlock) and block.text)
+    words = tuple(block for block in message.blocks if isinstance(block, TextBlock | ImageBlock | OpaqueBlock))
+    calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
+    dressed: TemplateMessage = {"role": "assistant", "content": _content(words, traits, notes)}
+    if thought and traits.reasoning_field == "parts":
+        dressed["content"] = [{"type": "thinking", "thinking": thought}, *_parts(words, notes)]
+    elif thought and traits.reasoning_field is not None:
+        dressed[traits.reasoning_field] = thought
+    elif thought:
+        notes.append(Note("replay.reasoning_unrendered", "the chat template has no place for earlier reasoning"))
+    if calls:
+        dressed["tool_calls"] = [
+            {
+                "id": names.call(call),
+                "type": "function",
+                "function": {"name": call.name, "arguments": _arguments(call, traits, notes)},
+            }
+            for call in calls
+        ]
+    return [dressed]
+
+
+def _arguments(call: ToolCallBlock, traits: TemplateTraits, notes: list[Note]) -> Any:
+    text = call.arguments
+    if call.kind == "custom":
+        text = json.dumps({"input": call.arguments}, ensure_ascii=False)
+    if traits.arguments == "text":
+        return text or "{}"
+    try:
+        value = json.loads(text) if text.strip() else {}
+    except ValueError:
+        notes.append(Note("replay.arguments_not_json", f"the arguments of a call to {call.name} are not JSON"))
+        return {"input": text}
+    return value if isinstance(value, dict) else {"input": value}
+
+
+def _content(
+    blocks: Sequence[object], traits: TemplateTraits, notes: list[Note]
+) -> str | list[dict[str, Any]]:
+    parts = _parts(blocks, notes)
+    if traits.content == "parts":
+        return parts or [{"type": "text", "text": ""}]
+    return "".join(part["text"] for part in parts)
+
+
+def _parts(blocks: Sequence[object], notes: list[Note]) -> list[dict[str, Any]]:
+    texts: list[str] = []
+    for block in blocks:
+        if isinstance(block, TextBlock):
+            texts.append(block.text)
+        elif isinstance(block, ImageBlock):
+            notes.append(Note("content.image_omitted", "images cannot be put into a text prompt"))
+            texts.append("[image]")
+        elif isinstance(block, OpaqueBlock):
+            notes.append(Note("content.opaque_omitted", f"a {block.wire_type} block has no place in the prompt"))
+    return [{"type": "text", "text": "".join(texts)}] if texts else []

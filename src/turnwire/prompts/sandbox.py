@@ -1,0 +1,248 @@
+"""A Jinja environment for chat templates that behaves as model authors expect and cannot run away.
+
+Promise: the same output as the reference set-up (trimmed blocks, loop controls, `tojson` that keeps Unicode, generation
+tags), no access to Python internals, and a bound on steps and size, so that a bad template ends in TemplateFailure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from datetime import datetime
+from typing import Any, NoReturn
+
+import jinja2
+from jinja2 import nodes
+from jinja2.ext import Extension, LoopControlExtension
+from jinja2.parser import Parser
+from jinja2.runtime import Context
+from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEnvironment
+
+__all__ = ["Budget", "TemplateFailure", "compile_template", "render_template"]
+
+MAX_STEPS = 5_000_000
+MAX_OUTPUT = 64 * 1024 * 1024
+_BUDGET = "__turnwire_budget__"
+_PADDING = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs"})
+
+
+class TemplateFailure(Exception):
+    """A template could not be compiled or rendered. `kind` is `syntax`, `refused` (the template itself raised),
+    `forbidden` (the sandbox said no), `budget` (too many steps or too much output) or `error`."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class _Refused(jinja2.TemplateError):
+    """What `raise_exception` raises inside a template."""
+
+
+class _Exhausted(jinja2.TemplateError):
+    """The budget ran out."""
+
+
+class Budget:
+    """How much one rendering may still do."""
+
+    __slots__ = ("output", "steps")
+
+    def __init__(self, steps: int = MAX_STEPS, output: int = MAX_OUTPUT) -> None:
+        self.steps = steps
+        self.output = output
+
+    def spend(self, steps: int) -> None:
+        self.steps -= steps
+        if self.steps < 0:
+            raise _Exhausted("the chat template takes too many steps")
+
+    def check_size(self, size: int) -> None:
+        if size > self.output:
+            raise _Exhausted("the chat template builds too long a text")
+
+
+class _GenerationTag(Extension):
+    """`{% generation %}...{% endgeneration %}` marks assistant text for training; here it is transparent."""
+
+    tags = {"generation"}  # noqa: RUF012 - jinja2 declares it so
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        lineno = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        # A block scope of its own, as the reference does: what is set inside stays inside.
+        return nodes.CallBlock(self.call_method("_pass"), [], [], body).set_lineno(lineno)
+
+    def _pass(self, caller: Callable[[], str]) -> str:
+        return caller()
+
+
+def _budget_of(context: Context) -> Budget:
+    budget = context.parent.get(_BUDGET)
+    return budget if isinstance(budget, Budget) else Budget()
+
+
+@jinja2.pass_context
+def _counted(context: Context, iterable: Any) -> Any:
+    """Charges a loop's iterations to the budget; a sized iterable passes through untouched."""
+    budget = _budget_of(context)
+    if isinstance(iterable, Sized):
+        budget.spend(len(iterable) + 1)
+        return iterable
+    if isinstance(iterable, Iterable):
+        return _metered(iterable, budget)
+    return iterable
+
+
+def _metered(iterable: Iterable[Any], budget: Budget) -> Iterator[Any]:
+    for item in iterable:
+        budget.spend(1)
+        yield item
+
+
+@jinja2.pass_context
+def _sized(context: Context, text: str) -> str:
+    _budget_of(context).check_size(len(text))
+    return text
+
+
+def _tojson(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def _from_json(text: Any) -> Any:
+    return json.loads(text) if isinstance(text, str) else text
+
+
+def _raise_exception(message: object) -> NoReturn:
+    raise _Refused(str(message))
+
+
+class _Bounded(SandboxedEnvironment):
+    """The budget's hooks, shared by the strict and the permissive sandbox."""
+
+    intercepted_binops = frozenset({"+", "*", "**", "%"})
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        tree = super()._parse(source, name, filename)
+        for loop in list(tree.find_all(nodes.For)):
+            loop.iter = nodes.Filter(loop.iter, "__counted", [], [], None, None, lineno=loop.lineno)
+        _wrap_concats(tree)
+        return tree
+
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
+        budget = _budget_of(__context)
+        budget.spend(1)
+        name = getattr(__obj, "__name__", "")
+        if name in _PADDING and args and isinstance(args[0], int):
+            budget.check_size(args[0])
+        elif name == "replace" and len(args) >= 2 and isinstance(getattr(__obj, "__self__", None), str):
+            owner: str = __obj.__self__
+            budget.check_size(len(owner) + owner.count(str(args[0])) * len(str(args[1])))
+        return super().call(__context, __obj, *args, **kwargs)
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        budget = _budget_of(context)
+        if operator == "+":
+            if isinstance(left, str | list) and isinstance(right, str | list):
+                budget.check_size(len(left) + len(right))
+        elif operator == "*":
+            count, thing = (left, right) if isinstance(left, int) else (right, left)
+            if isinstance(count, int) and isinstance(thing, Sized):
+                budget.check_size(max(count, 0) * len(thing))
+            elif isinstance(left, int) and isinstance(right, int):
+                budget.check_size(left.bit_length() + right.bit_length())
+        elif operator == "**":
+            if isinstance(left, int) and isinstance(right, int):
+                budget.check_size(left.bit_length() * abs(right))
+        elif isinstance(left, str) and _wide(left):
+            raise _Exhausted("the chat template pads a text too far")
+        return super().call_binop(context, operator, left, right)
+
+
+def _wide(pattern: str) -> bool:
+    """Whether a %-format holds a width of more than six digits, or takes one from its arguments."""
+    digits = 0
+    for character in pattern:
+        digits = digits + 1 if character.isdigit() else 0
+        if digits > 6:
+            return True
+    return "%*" in pattern
+
+
+def _wrap_concats(tree: nodes.Node) -> None:
+    for node in list(tree.find_all(nodes.Node)):
+        for field in node.fields:
+            value = getattr(node, field, None)
+            if isinstance(value, nodes.Concat):
+                setattr(node, field, nodes.Filter(value, "__sized", [], [], None, None, lineno=value.lineno))
+            elif isinstance(value, list):
+                for position, item in enumerate(value):
+                    if isinstance(item, nodes.Concat):
+                        value[position] = nodes.Filter(item, "__sized", [], [], None, None, lineno=item.lineno)
+
+
+class _Strict(_Bounded, ImmutableSandboxedEnvironment):
+    """The reference: lists and dicts cannot be changed by a template."""
+
+
+class _Permissive(_Bounded):
+    """For templates that append to their own lists; the caller hands over copies, so nothing leaks out."""
+
+
+def _environment(kind: type[_Bounded]) -> _Bounded:
+    environment = kind(trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, LoopControlExtension])
+    environment.filters.update(
+        {"tojson": _tojson, "from_json": _from_json, "__counted": _counted, "__sized": _sized}
+    )
+    environment.globals["raise_exception"] = _raise_exception
+    return environment
+
+
+def compile_template(source: str, *, mutable: bool = False) -> jinja2.Template:
+    """Compile once; `mutable` lets the template change lists that it made."""
+    try:
+        return _environment(_Permissive if mutable else _Strict).from_string(source)
+    except jinja2.TemplateError as error:
+        raise TemplateFailure("syntax", f"the chat template does not compile: {error}") from error
+    except (RecursionError, SyntaxError, ValueError, TypeError, OverflowError, MemoryError) as error:
+        raise TemplateFailure("syntax", f"the chat template does not compile: {error}") from error
+
+
+def render_template(
+    template: jinja2.Template,
+    variables: Mapping[str, Any],
+    *,
+    clock: Callable[[], datetime] | None = None,
+    budget: Budget | None = None,
+) -> str:
+    """Render within the budget. Everything that goes wrong inside is a TemplateFailure."""
+    budget = budget or Budget()
+    scope: dict[str, Any] = {**variables, _BUDGET: budget}
+    if clock is not None:
+        scope["strftime_now"] = lambda pattern: clock().strftime(pattern)
+    pieces: list[str] = []
+    size = 0
+    try:
+        for piece in template.root_render_func(template.new_context(scope)):
+            size += len(piece)
+            budget.check_size(size)
+            pieces.append(piece)
+    except _Refused as error:
+        raise TemplateFailure("refused", str(error)) from None
+    except _Exhausted as error:
+        raise TemplateFailure("budget", str(error)) from None
+    except jinja2.exceptions.SecurityError as error:
+        raise TemplateFailure("forbidden", str(error)) from None
+    except RecursionError:
+        raise TemplateFailure("budget", "the chat template recurses without end") from None
+    except Exception as error:
+        # Whatever a template can provoke (type errors, missing keys, arithmetic) is its failure, not ours.
+        raise TemplateFailure("error", f"{type(error).__name__}: {error}") from error
+    return "".join(pieces)

@@ -1,0 +1,93 @@
+"""A chat template: messages in the shape templates read, to text.
+
+Promise: rendering is a pure function of its arguments (the clock is given), bounded, and fails only with
+TemplateFailure. The encodings of models that ship no template offer the same `Renderer` face.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from importlib import resources
+from typing import Any, Protocol, TypeAlias
+
+from turnwire.prompts.sandbox import Budget, TemplateFailure, compile_template, render_template
+
+__all__ = ["ChatTemplate", "Renderer", "TemplateFailure", "TemplateMessage", "default_template"]
+
+TemplateMessage: TypeAlias = dict[str, Any]
+"""One message as a template reads it: role, content, tool_calls, a reasoning field, ..."""
+
+
+class Renderer(Protocol):
+    """Turns template messages into prompt text. `generation` asks for the header of the next assistant turn."""
+
+    def render(
+        self,
+        messages: Sequence[TemplateMessage],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        generation: bool = True,
+        args: Mapping[str, Any] | None = None,
+    ) -> str: ...
+
+
+class ChatTemplate:
+    """A Jinja chat template. `special` gives the tokens a template may write by name (`bos_token`, `eos_token`, ...);
+    `clock` serves `strftime_now`; without it that function does not exist, as a template can ask."""
+
+    def __init__(
+        self,
+        source: str,
+        special: Mapping[str, str] | None = None,
+        *,
+        clock: Callable[[], datetime] | None = None,
+    ) -> None:
+        self.source = source
+        self._special = {"bos_token": "", "eos_token": "", **(special or {})}
+        self._clock = clock
+        self._template = compile_template(source)
+        self._mutable = False
+
+    def with_clock(self, clock: Callable[[], datetime]) -> ChatTemplate:
+        """The same template at another time."""
+        return ChatTemplate(self.source, self._special, clock=clock)
+
+    def render(
+        self,
+        messages: Sequence[TemplateMessage],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        generation: bool = True,
+        args: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The prompt text. `args` are the template's own switches and cannot hide the conversation."""
+        variables = {
+            **self._special,
+            **(args or {}),
+            "messages": messages,
+            "tools": tools,
+            "documents": None,
+            "add_generation_prompt": generation,
+        }
+        try:
+            return self._run(variables)
+        except TemplateFailure as failure:
+            if failure.kind != "forbidden" or self._mutable:
+                raise
+        # Some templates keep their own lists by append and pop; let them, on copies.
+        permissive = compile_template(self.source, mutable=True)
+        text = render_template(permissive, copy.deepcopy(variables), clock=self._clock, budget=Budget())
+        self._template, self._mutable = permissive, True
+        return text
+
+    def _run(self, variables: dict[str, Any]) -> str:
+        given = copy.deepcopy(variables) if self._mutable else variables
+        return render_template(self._template, given, clock=self._clock, budget=Budget())
+
+
+def default_template(*, clock: Callable[[], datetime] | None = None) -> ChatTemplate:
+    """The project's own template, for models that bring none."""
+    source = resources.files("turnwire.prompts").joinpath("data/turnwire.jinja").read_text("utf-8")
+    return ChatTemplate(source, {"bos_token": "", "eos_token": "<|im_end|>"}, clock=clock)

@@ -1,0 +1,68 @@
+"""What is known of a chat template: a frozen value that chooses how history is dressed and how turns are spliced.
+
+Promise: a `TemplateTraits` says everything the prompt builder has to know about a template; nothing is looked up in
+the template's source.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+__all__ = ["KeptThought", "ReasoningField", "Seams", "TemplateTraits"]
+
+ReasoningField = Literal["reasoning_content", "reasoning", "thinking", "thought", "parts"]
+"""Where a template reads a thought: a field of the message, or a content part of type `thinking`."""
+
+KeptThought = Literal["tool_before", "text_before", "tool_after"]
+"""Which thoughts survive: of tool turns before the last user message, of plain answers before it, of tool turns after
+it (the running loop)."""
+
+
+class Seams(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an assistant turn's own text ends in rendered history. `to_tool` and `to_user` are the text that always
+    follows a turn with calls before its results, and a plain turn before a user message; None means that shape could
+    not be rendered. `local` says that what follows a turn depends on nothing before it but the system text and the
+    last user message, so it can be rendered without the rest of the conversation."""
+
+    to_tool: str | None = None
+    to_user: str | None = None
+    to_user_after_call: str | None = None
+    local: bool = True
+
+
+class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
+    """What rendering small conversations showed. `None` means: the template has no such thing."""
+
+    reasoning_field: ReasoningField | None = "reasoning_content"
+    kept: tuple[KeptThought, ...] = ("tool_after",)
+    kept_with_switch: tuple[KeptThought, ...] = ()
+    history_switch: dict[str, Any] = {}
+    thinking_on: dict[str, Any] = {}
+    thinking_off: dict[str, Any] | None = None
+    thinking_default: bool = False
+    effort_argument: str | None = None
+    effort_values: tuple[str, ...] = ()
+    interleaves: bool = False
+    tools: bool = True
+    tools_empty: Literal["none", "list"] = "none"
+    tools_follow_last_user: bool = False
+    arguments: Literal["object", "text"] = "object"
+    content: Literal["text", "parts"] = "text"
+    system: bool = True
+    mid_system: Literal["system", "developer"] | None = None
+    parallel_calls: bool = True
+    alternates: bool = False
+    call_ids: Literal["any", "nine", "kimi"] = "any"
+    shows_call_ids: bool = False
+    tail: str = ""
+    tail_on: str = ""
+    tail_off: str | None = None
+    seams: Seams = Seams()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def thinks(self) -> bool:
+        """Whether thoughts play any part in this template."""
+        return self.reasoning_field is not None or self.tail_off is not None or self.tail_on != self.tail
