@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from turnwire.engines.downloads import Progress, resolve_model
+from turnwire.engines.downloads import DownloadError, Progress, resolve_model
+from turnwire.engines.embedded_model import read_facts
 from turnwire.engines.embedded_pool import ContextPool
 from turnwire.engines.embedded_server import EmbeddedSettings, load_server, unload_server
 from turnwire.engines.embedded_wire import Reading, completion_body, refusal
 from turnwire.engines.interface import (
     Capabilities,
-    Completion,
     EngineError,
     EngineInfo,
     GenerateRequest,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 __all__ = ["EmbeddedEngine", "EmbeddedSettings"]
+
 
 class EmbeddedEngine:
     """llama.cpp in process. `model` is a known name, a `.gguf` file, a folder that holds one, or None for the
@@ -52,14 +53,14 @@ class EmbeddedEngine:
         *,
         settings: EmbeddedSettings | None = None,
         progress: Progress | None = None,
-        fragments: Mapping[bytes, int] | None = None,
     ) -> None:
         self._model = model
         self._settings = settings or EmbeddedSettings()
         self._progress = progress
-        self._fragments = fragments
+        self._fragments: Mapping[bytes, int] = {}
         self._server: Any = None
         self._session: aiohttp.ClientSession | None = None
+        self._running: set[aiohttp.ClientResponse] = set()
         self._pool = ContextPool(0, 0)
         self._window = 0
         self._path: Path | None = None
@@ -76,22 +77,24 @@ class EmbeddedEngine:
     async def start(self) -> EngineInfo:
         """Fetch the model if need be, load it, and say what it is."""
         settings = self._settings
-        self._path = await asyncio.to_thread(resolve_model, self._model, self._progress)
+        try:
+            self._path = await asyncio.to_thread(resolve_model, self._model, self._progress)
+        except DownloadError as error:
+            raise EngineError("internal", str(error)) from error
         key = secrets.token_urlsafe(24)
-        trained = await asyncio.to_thread(_trained_window, self._path)
-        self._window = min(trained, settings.window or settings.window_limit)
+        facts = await asyncio.to_thread(read_facts, self._path)
+        self._fragments = facts.fragments
+        self._window = min(facts.window, settings.window or settings.window_limit)
         pool = self._window * max(1, min(settings.pool_windows, settings.slots))
         self._server = await asyncio.to_thread(load_server, self._path, settings, pool, key)
         self._pool = ContextPool(settings.slots, pool)
         self._session = _session(self._server.listening_address, key)
-        if self._fragments is None:
-            self._fragments = await asyncio.to_thread(_fragments, self._path)
         return EngineInfo(
             name="embedded",
             version=metadata.version("xllamacpp"),
             model=self._path.stem,
             window=self._window,
-            warnings=_warnings(trained, self._window, settings),
+            warnings=_warnings(facts.window, self._window, settings),
         )
 
     async def health(self) -> bool:
@@ -109,6 +112,8 @@ class EmbeddedEngine:
     async def close(self) -> None:
         """Unload the model; running generations end with EngineError(disconnected)."""
         session, self._session = self._session, None
+        for reply in self._running:
+            reply.content.set_exception(EngineError("disconnected", "The embedded engine was closed."))
         if session is not None:
             await session.close()
         holder, self._server = [self._server], None
@@ -129,10 +134,9 @@ class EmbeddedEngine:
         body = msgspec.json.encode(completion_body(request))
         wanted = request.sampling.max_tokens
         need = self._window if wanted is None else min(self._window, prompt + wanted)
-        async with self._pool.hold(need, request.hints.priority):
-            async with aclosing(self._stream(request, body)) as steps:
-                async for step in steps:
-                    yield step
+        async with self._pool.hold(need, request.hints.priority), aclosing(self._stream(request, body)) as steps:
+            async for step in steps:
+                yield step
 
     async def _stream(self, request: GenerateRequest, body: bytes) -> AsyncGenerator[Step, None]:
         import aiohttp
@@ -144,13 +148,17 @@ class EmbeddedEngine:
             async with self._session.post("/completion", data=body) as reply:
                 if reply.status != 200:
                     raise refusal(reply.status, await reply.read())
-                async for data in reply.content.iter_any():
-                    tokens, end = reading.feed(data)
-                    if tokens is not None:
-                        yield tokens
-                    if end is not None:
-                        yield end
-                        return
+                self._running.add(reply)
+                try:
+                    async for data in reply.content.iter_any():
+                        tokens, end = reading.feed(data)
+                        if tokens is not None:
+                            yield tokens
+                        if end is not None:
+                            yield end
+                            return
+                finally:
+                    self._running.discard(reply)
         except (aiohttp.ClientError, ConnectionError) as error:
             raise EngineError("disconnected", f"The embedded engine went away: {type(error).__name__}.") from error
         raise EngineError("disconnected", "The embedded engine ended the stream before the generation was finished.")
@@ -158,3 +166,24 @@ class EmbeddedEngine:
     async def embed(self, inputs: Sequence[str]) -> list[list[float]]:
         """Not by this engine; see turnwire.engines.embedding."""
         raise EngineError("invalid_request", "The embedded engine serves no embeddings.")
+
+
+def _session(address: str, key: str) -> aiohttp.ClientSession:
+    import aiohttp
+
+    return aiohttp.ClientSession(
+        address,
+        headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
+        # llama.cpp's HTTP server drops idle connections without a word, so each request has its own.
+        connector=aiohttp.TCPConnector(limit=0, force_close=True),
+        timeout=aiohttp.ClientTimeout(total=None),
+        read_bufsize=256 * 1024,
+    )
+
+
+def _warnings(trained: int, window: int, settings: EmbeddedSettings) -> tuple[str, ...]:
+    if settings.window is not None and settings.window > trained:
+        return (f"The window was asked to be {settings.window} tokens, but the model was trained for {trained}.",)
+    if settings.window is None and trained > window:
+        return (f"The window is {window} tokens to save memory; the model could use {trained} (--window).",)
+    return ()

@@ -224,8 +224,8 @@ class StopHold:
 
 
 class Reading:
-    """One generation's stream: bytes in, batches and the completion out. The token that ends the turn gives its id and
-    no text."""
+    """One generation's stream: bytes in, batches and the completion out. The token that ends the turn is in
+    no batch."""
 
     def __init__(self, request: GenerateRequest, fragments: Mapping[bytes, int] | None) -> None:
         self._tokens = TokenStream(fragments)
@@ -266,14 +266,15 @@ class Reading:
     def _end(self, pieces: list[Piece], *, eos: bool) -> tuple[TokenBatch | None, Completion]:
         if self._doubtful is not None:
             pieces.append(self._doubtful)
-        closing = [Piece("", pieces.pop().ids)] if eos and pieces else []
+        end_ids = pieces.pop().ids if eos and pieces else ()
         passed, met = self._hold.feed(pieces)
         if met is not None:
             return _batch(passed), self._completion("stop_sequence", met)
-        return _batch([*passed, *self._hold.flush(), *closing]), self._completion("stop" if eos else "length", None)
+        end_id = end_ids[-1] if end_ids else None
+        return _batch([*passed, *self._hold.flush()]), self._completion("stop" if eos else "length", None, end_id)
 
-    def _completion(self, reason: FinishReason, met: str | None) -> Completion:
-        return Completion(reason, self._prompt, self._output, self._cached, met)
+    def _completion(self, reason: FinishReason, met: str | None, end_id: int | None = None) -> Completion:
+        return Completion(reason, self._prompt, self._output, self._cached, met, end_id)
 
 
 def _looks_like_control(text: str) -> bool:
