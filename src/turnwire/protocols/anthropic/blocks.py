@@ -1,0 +1,264 @@
+"""Content of a message: a string or any list of blocks becomes vocabulary blocks, in the order sent.
+
+Promise: a string and a list with one text block give the same value, with or without cache marks. A block that is not
+understood is kept whole in an OpaqueBlock and noted. Tool inputs keep the client's own JSON text.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+
+import msgspec
+
+from turnwire.protocols.anthropic.vocabulary import NO_SEAL, UNPARSED_INPUT
+from turnwire.protocols.json_body import any_value, first_byte, invalid, nesting, part, raw_text
+from turnwire.protocols.limits import Limits
+from turnwire.turns import (
+    JSON,
+    Block,
+    ImageBlock,
+    Note,
+    OpaqueBlock,
+    ReasoningBlock,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+)
+
+__all__ = ["BILLING_PREFIX", "BlockReader", "without_billing_line"]
+
+BILLING_PREFIX = "x-anthropic-billing-header:"
+"""The head of a line that some harnesses put into the system prompt; it varies between requests, so a prompt that
+keeps it never shares a cached prefix."""
+
+
+class _WireBlock(msgspec.Struct):
+    """Every field of every block that is understood; all but the type are optional."""
+
+    type: str
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    data: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: msgspec.Raw = msgspec.Raw(b"")
+    tool_use_id: str | None = None
+    content: msgspec.Raw = msgspec.Raw(b"")
+    is_error: bool | None = None
+    source: msgspec.Raw = msgspec.Raw(b"")
+    title: str | None = None
+    context: str | None = None
+    tool_name: str | None = None
+
+
+class _WireSource(msgspec.Struct):
+    type: str = ""
+    media_type: str = ""
+    data: str = ""
+    url: str = ""
+    content: msgspec.Raw = msgspec.Raw(b"")
+
+
+_BLOCK = msgspec.json.Decoder(_WireBlock)
+_SOURCE = msgspec.json.Decoder(_WireSource)
+_LIST = msgspec.json.Decoder(list[msgspec.Raw])
+_STRING = msgspec.json.Decoder(str)
+
+
+class BlockReader:
+    """Reads the contents of one request's messages, one after another: results learn the name of the call they answer
+    from the calls read before them."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._blocks = 0
+        self._names: dict[str, str] = {}
+        self.notes: list[Note] = []
+
+    def content(self, raw: msgspec.Raw, path: str) -> tuple[Block, ...]:
+        """The blocks of a message's `content`."""
+        return tuple(block for each, place in self._parts(raw, path) for block in self._block(each, place))
+
+    def _parts(self, raw: msgspec.Raw, path: str) -> Iterator[tuple[msgspec.Raw | str, str]]:
+        match first_byte(raw):
+            case '"':
+                yield part(_STRING, raw, path), path
+            case "[":
+                items = part(_LIST, raw, path)
+                self._blocks += len(items)
+                if self._blocks > self._limits.blocks:
+                    raise invalid(path, f"more than {self._limits.blocks} content blocks in one request")
+                for index, item in enumerate(items):
+                    place = f"{path}.{index}"
+                    yield (part(_STRING, item, place) if first_byte(item) == '"' else item), place
+            case "{":
+                yield raw, path
+            case "" | "n":
+                return
+            case _:
+                raise invalid(path, "must be a string or a list of content blocks")
+
+    def _block(self, raw: msgspec.Raw | str, path: str) -> Iterator[Block]:
+        if isinstance(raw, str):
+            if raw:
+                yield TextBlock(text=raw)
+            return
+        wire = part(_BLOCK, raw, path)
+        match wire.type:
+            case "text":
+                if wire.text is None:
+                    raise invalid(f"{path}.text", "a text block needs a text")
+                if wire.text:
+                    yield TextBlock(text=wire.text)
+            case "thinking":
+                signature = wire.signature
+                yield ReasoningBlock(
+                    text=wire.thinking or "", seal=signature if signature and signature != NO_SEAL else None
+                )
+            case "redacted_thinking":
+                yield ReasoningBlock(text="", seal=wire.data or None, redacted=True)
+            case "tool_use":
+                yield self._call(wire, path)
+            case "tool_result":
+                yield self._result(wire, path)
+            case "image":
+                yield self._image(wire, raw, path)
+            case "document" | "search_result":
+                yield from self._document(wire, raw, path)
+            case _:
+                yield self._opaque(wire.type, raw, path)
+
+    def _call(self, wire: _WireBlock, path: str) -> ToolCallBlock:
+        if not wire.id:
+            raise invalid(f"{path}.id", "a tool_use block needs an id")
+        if not wire.name:
+            raise invalid(f"{path}.name", "a tool_use block needs a name")
+        self._names[wire.id] = wire.name
+        return ToolCallBlock(id=wire.id, name=wire.name, arguments=self._arguments(wire.input, f"{path}.input"))
+
+    def _arguments(self, raw: msgspec.Raw, path: str) -> str:
+        text = raw_text(raw)
+        if nesting(raw, self._limits.depth):
+            raise invalid(path, f"nested deeper than {self._limits.depth}")
+        if not text or text == "null":
+            return "{}"
+        if text[0] == '"':
+            # A model that encoded its arguments twice: the client replays the inner text as a string.
+            inner = part(_STRING, raw, path)
+            self.notes.append(Note("request.input_string", f"{path}: arguments came as a string"))
+            return inner if _is_object(inner) else text
+        if UNPARSED_INPUT in text:
+            value = any_value(raw, path)
+            unparsed = value.get(UNPARSED_INPUT) if isinstance(value, dict) else None
+            written = unparsed.get("raw") if isinstance(unparsed, dict) else unparsed
+            if isinstance(written, str):
+                self.notes.append(
+                    Note("request.input_unparsed", f"{path}: arguments that are not JSON, kept as written")
+                )
+                return written
+        return text
+
+    def _result(self, wire: _WireBlock, path: str) -> ToolResultBlock:
+        if not wire.tool_use_id:
+            raise invalid(f"{path}.tool_use_id", "a tool_result block needs the id of its call")
+        content: list[TextBlock | ImageBlock | OpaqueBlock] = []
+        references: list[str] = []
+        for raw, place in self._parts(wire.content, f"{path}.content"):
+            name = self._reference(raw, place)
+            if name is not None:
+                references.append(name)
+                continue
+            for block in self._block(raw, place):
+                if isinstance(block, TextBlock | ImageBlock | OpaqueBlock):
+                    content.append(block)
+                else:
+                    assert not isinstance(raw, str)
+                    content.append(self._opaque("nested", raw, place))
+        return ToolResultBlock(
+            call_id=wire.tool_use_id,
+            content=tuple(content),
+            is_error=bool(wire.is_error),
+            name=self._names.get(wire.tool_use_id),
+            references=tuple(references),
+        )
+
+    def _reference(self, raw: msgspec.Raw | str, path: str) -> str | None:
+        if isinstance(raw, str) or b"tool_reference" not in memoryview(raw)[:4096].tobytes():
+            return None
+        wire = part(_BLOCK, raw, path)
+        if wire.type != "tool_reference":
+            return None
+        if not wire.tool_name:
+            raise invalid(f"{path}.tool_name", "a tool_reference needs the tool's name")
+        return wire.tool_name
+
+    def _image(self, wire: _WireBlock, raw: msgspec.Raw, path: str) -> Block:
+        source = self._source(wire, path)
+        if source.type == "base64" and source.data:
+            return ImageBlock(media_type=source.media_type, data=source.data)
+        if source.type == "url" and source.url:
+            return ImageBlock(media_type=source.media_type, url=source.url)
+        return self._opaque(f"image/{source.type}", raw, path)
+
+    def _document(self, wire: _WireBlock, raw: msgspec.Raw, path: str) -> Iterator[Block]:
+        if wire.type == "search_result":
+            inner = list(self._inner(wire.content, f"{path}.content"))
+        else:
+            source = self._source(wire, path)
+            text = _document_text(source)
+            inner = [TextBlock(text=text)] if text is not None else list(self._inner(source.content, f"{path}.source"))
+        if not inner:
+            yield self._opaque(wire.type, raw, path)
+            return
+        heading = "\n".join(line for line in (wire.title, wire.context) if line)
+        if heading:
+            yield TextBlock(text=heading + "\n\n")
+        yield from inner
+
+    def _inner(self, raw: msgspec.Raw, path: str) -> Iterator[Block]:
+        for each, place in self._parts(raw, path):
+            yield from self._block(each, place)
+
+    def _source(self, wire: _WireBlock, path: str) -> _WireSource:
+        if first_byte(wire.source) != "{":
+            raise invalid(f"{path}.source", f"a block of type {wire.type} needs a source object")
+        return part(_SOURCE, wire.source, f"{path}.source")
+
+    def _opaque(self, wire_type: str, raw: msgspec.Raw, path: str) -> OpaqueBlock:
+        self.notes.append(
+            Note("request.block_opaque", f"{path}: block of type {wire_type} is kept, but not understood")
+        )
+        return OpaqueBlock(wire_type=wire_type, payload=raw_text(raw))
+
+
+def without_billing_line(text: str) -> str:
+    """System text without its billing lines, wherever they stand."""
+    if BILLING_PREFIX not in text:
+        return text
+    kept = [line for line in text.split("\n") if not line.startswith(BILLING_PREFIX)]
+    cleaned = "\n".join(kept)
+    return cleaned.lstrip("\n") if text.startswith(BILLING_PREFIX) else cleaned
+
+
+def _document_text(source: _WireSource) -> str | None:
+    if source.type == "text":
+        return source.data
+    if source.type == "base64" and (
+        source.media_type.startswith("text/") or source.media_type in ("application/json", "application/xml")
+    ):
+        try:
+            return base64.b64decode(source.data, validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            return None
+    return None
+
+
+def _is_object(text: str) -> bool:
+    try:
+        value: JSON = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return isinstance(value, dict)

@@ -1,0 +1,378 @@
+"""A Messages request becomes a conversation.
+
+Promise: every field is either honoured or noted; only what cannot be understood at all is refused, with its path. The
+conversation depends on what is said, not on how: strings and one-block lists, with or without cache marks, are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from turnwire.protocols.anthropic.blocks import BILLING_PREFIX, BlockReader, without_billing_line
+from turnwire.protocols.anthropic.context_management import TokenCounter, apply_edits, estimate_tokens, read_edits
+from turnwire.protocols.anthropic.echo import Echo, ThreadLink
+from turnwire.protocols.anthropic.tools import read_tool_choice, read_tools
+from turnwire.protocols.context import agent_hints, dispatch_opt_in, turn_context
+from turnwire.protocols.json_body import JsonBody, any_value, first_byte, invalid, nesting, open_body, part
+from turnwire.protocols.limits import Limits
+from turnwire.protocols.wire import Inbound
+from turnwire.turns import (
+    Block,
+    Conversation,
+    Message,
+    Note,
+    OutputFormat,
+    Role,
+    Sampling,
+    TextBlock,
+    Thinking,
+    Tool,
+    ToolChoice,
+    TurnContext,
+)
+
+__all__ = ["decode", "decode_count"]
+
+_NONE = msgspec.Raw(b"")
+_ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "developer"}
+_EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
+_HONOURED = frozenset(
+    {
+        "model",
+        "messages",
+        "system",
+        "tools",
+        "tool_choice",
+        "max_tokens",
+        "stop_sequences",
+        "stream",
+        "temperature",
+        "top_p",
+        "top_k",
+        "thinking",
+        "context_management",
+        "output_config",
+        "output_format",
+        "metadata",
+        "thread",
+        "betas",
+        "nvext",
+        "chat_template_kwargs",
+        "cache_control",
+        "min_p",
+        "presence_penalty",
+        "frequency_penalty",
+        "repetition_penalty",
+        "seed",
+    }
+)
+
+
+class _WireMessage(msgspec.Struct):
+    role: str
+    content: msgspec.Raw = _NONE
+    output_config: Any = None
+
+
+class _WireThinking(msgspec.Struct):
+    type: str
+    budget_tokens: int | None = None
+    display: str | None = None
+
+
+class _WireThread(msgspec.Struct):
+    type: str
+    previous_message_id: str | None = None
+
+
+_MESSAGES = msgspec.json.Decoder(list[_WireMessage])
+_THINKING = msgspec.json.Decoder(_WireThinking)
+_THREAD = msgspec.json.Decoder(_WireThread)
+_STRING = msgspec.json.Decoder(str)
+_STRINGS = msgspec.json.Decoder(list[str])
+_BOOL = msgspec.json.Decoder(bool | None)
+_INT = msgspec.json.Decoder(int | None)
+_FLOAT = msgspec.json.Decoder(float | None)
+
+
+def decode(
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    limits: Limits | None = None,
+    count_tokens: TokenCounter = estimate_tokens,
+) -> Inbound:
+    """Decode `POST /v1/messages`. Header names are lower case. `count_tokens` is asked only by context edits whose
+    trigger is a number of tokens."""
+    bounds = limits or Limits()
+    return _Request(open_body(body, bounds), headers, bounds).inbound(count_tokens)
+
+
+def decode_count(body: bytes, headers: Mapping[str, str], *, limits: Limits | None = None) -> Inbound:
+    """Decode `POST /v1/messages/count_tokens`: the same conversation, never streamed."""
+    inbound = decode(body, headers, limits=limits)
+    inbound.stream = False
+    return inbound
+
+
+class _Request:
+    """One request while it is read."""
+
+    def __init__(self, body: JsonBody, headers: Mapping[str, str], limits: Limits) -> None:
+        self.fields = {name: raw for name, raw in body.fields.items() if first_byte(raw) != "n"}
+        self.headers = headers
+        self.limits = limits
+        self.notes: list[Note] = list(body.notes)
+
+    def inbound(self, count_tokens: TokenCounter) -> Inbound:
+        model = part(_STRING, self._required("model"), "model")
+        if not model:
+            raise invalid("model", "must name a model")
+        messages, effort = self._messages()
+        tools, hosted = self._tools()
+        thinking, display = self._thinking()
+        config = self._object("output_config")
+        if effort is None:
+            effort = self._effort(config, "output_config")
+        if effort is not None:
+            thinking = msgspec.structs.replace(thinking, effort=effort)
+        output = self._format(config)
+        managed = self._object("context_management")
+        edits = read_edits(managed, self.notes) if managed is not None else ()
+        conversation = Conversation(
+            model=model,
+            messages=messages,
+            tools=tools,
+            tool_choice=self._tool_choice(tools, hosted),
+            sampling=self._sampling(),
+            thinking=thinking,
+            format=output,
+            template_args=self._object("chat_template_kwargs") or {},
+            context=self._context(tools, hosted, output),
+        )
+        thread = self._thread()
+        applied: tuple[dict[str, Any], ...] = ()
+        if edits and (thread is None or thread.type == "create"):
+            conversation, applied = apply_edits(conversation, edits, count_tokens)
+        self._ignored()
+        return Inbound(
+            conversation=conversation,
+            stream=bool(self._scalar("stream", _BOOL)),
+            notes=tuple(self.notes),
+            dispatch=dispatch_opt_in(self.headers),
+            echo=Echo(
+                thinking=thinking.mode in ("on", "adaptive"),
+                omit_thinking=display == "omitted",
+                edits=edits,
+                applied_edits=applied if managed is not None else None,
+                thread=thread,
+                betas=self._betas(),
+            ),
+        )
+
+    # -------------------------------------------------------------------------------------------- messages
+
+    def _messages(self) -> tuple[tuple[Message, ...], str | None]:
+        wires = part(_MESSAGES, self._required("messages"), "messages")
+        if len(wires) > self.limits.messages:
+            raise invalid("messages", f"{len(wires)} messages; the limit is {self.limits.messages}")
+        reader = BlockReader(self.limits)
+        messages: list[Message] = []
+        effort: str | None = None
+        if "system" in self.fields:
+            messages += self._system(Message(role="system", blocks=reader.content(self.fields["system"], "system")))
+        for index, wire in enumerate(wires):
+            path = f"messages.{index}"
+            role = _ROLES.get(wire.role)
+            if role is None:
+                raise invalid(f"{path}.role", f"{wire.role!r} is none of user, assistant, system")
+            message = Message(role=role, blocks=reader.content(wire.content, f"{path}.content"))
+            if role in ("system", "developer"):
+                messages += self._system(message)
+            else:
+                messages.append(message)
+            if wire.output_config is not None:
+                effort = self._effort(wire.output_config, f"{path}.output_config") or effort
+        self.notes += reader.notes
+        if not messages and "thread" not in self.fields:
+            raise invalid("messages", "at least one message is needed")
+        return tuple(messages), effort
+
+    def _system(self, message: Message) -> tuple[Message, ...]:
+        """The message without billing lines; nothing where nothing is left."""
+        if BILLING_PREFIX in message.text:
+            blocks: list[Block] = []
+            for block in message.blocks:
+                if isinstance(block, TextBlock):
+                    text = without_billing_line(block.text)
+                    if text:
+                        blocks.append(TextBlock(text=text))
+                else:
+                    blocks.append(block)
+            message = Message(role=message.role, blocks=tuple(blocks))
+            self.notes.append(Note("system.billing_line_dropped", "a per-request billing line was left out"))
+        return (message,) if message.blocks else ()
+
+    # ------------------------------------------------------------------------------------------ the fields
+
+    def _tools(self) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+        if "tools" not in self.fields:
+            return (), ()
+        return read_tools(self.fields["tools"], self.limits, self.notes)
+
+    def _tool_choice(self, tools: tuple[Tool, ...], hosted: tuple[str, ...]) -> ToolChoice:
+        if "tool_choice" not in self.fields:
+            return ToolChoice()
+        return read_tool_choice(self.fields["tool_choice"], tools, hosted, self.notes)
+
+    def _thinking(self) -> tuple[Thinking, str | None]:
+        if "thinking" not in self.fields:
+            return Thinking(), None
+        wire = part(_THINKING, self.fields["thinking"], "thinking")
+        match wire.type:
+            case "enabled":
+                return Thinking(mode="on", budget=wire.budget_tokens), wire.display
+            case "adaptive":
+                return Thinking(mode="adaptive", budget=wire.budget_tokens), wire.display
+            case "disabled":
+                return Thinking(mode="off"), None
+        self.notes.append(Note("request.field_ignored", f"thinking.type: {wire.type!r} is not known"))
+        return Thinking(), None
+
+    def _effort(self, config: Any, path: str) -> str | None:
+        effort = config.get("effort") if isinstance(config, dict) else None
+        if effort is None:
+            return None
+        if effort in _EFFORTS:
+            return str(effort)
+        self.notes.append(Note("request.field_ignored", f"{path}.effort: not a known effort"))
+        return None
+
+    def _format(self, config: dict[str, Any] | None) -> OutputFormat | None:
+        path = "output_config.format" if config and config.get("format") is not None else "output_format"
+        wanted = config.get("format") if config else None
+        if wanted is None:
+            wanted = self._object("output_format")
+        if wanted is None:
+            return None
+        kind = wanted.get("type") if isinstance(wanted, dict) else None
+        if kind == "json_schema":
+            schema = wanted.get("schema")
+            if not isinstance(schema, dict):
+                raise invalid(f"{path}.schema", "must be a JSON schema object")
+            name = wanted.get("name")
+            return OutputFormat(kind="json_schema", schema=schema, name=name if isinstance(name, str) else "output")
+        if kind == "json_object":
+            return OutputFormat(kind="json_object")
+        if kind != "text":
+            self.notes.append(Note("request.field_ignored", f"{path}.type: {kind!r} is not known"))
+        return None
+
+    def _sampling(self) -> Sampling:
+        limit = self._scalar("max_tokens", _INT)
+        if limit is not None and limit < 1:
+            raise invalid("max_tokens", "must be at least 1")
+        stop: list[str] = []
+        if "stop_sequences" in self.fields:
+            stop = part(_STRINGS, self.fields["stop_sequences"], "stop_sequences")
+            if len(stop) > self.limits.stop_sequences:
+                raise invalid("stop_sequences", f"more than {self.limits.stop_sequences} stop sequences")
+        return Sampling(
+            max_tokens=limit,
+            temperature=self._scalar("temperature", _FLOAT),
+            top_p=self._scalar("top_p", _FLOAT),
+            top_k=self._scalar("top_k", _INT),
+            min_p=self._scalar("min_p", _FLOAT),
+            presence_penalty=self._scalar("presence_penalty", _FLOAT),
+            frequency_penalty=self._scalar("frequency_penalty", _FLOAT),
+            repetition_penalty=self._scalar("repetition_penalty", _FLOAT),
+            seed=self._scalar("seed", _INT),
+            stop=tuple(text for text in stop if text),
+        )
+
+    def _context(self, tools: tuple[Tool, ...], hosted: tuple[str, ...], output: OutputFormat | None) -> TurnContext:
+        """Requests of a harness beside the conversation (a title, a hosted search) are told apart by their shape."""
+        turn_class = None
+        if not tools:
+            if hosted:
+                turn_class = "auxiliary"
+            elif (
+                output is not None
+                and output.schema is not None
+                and list(output.schema.get("properties", ())) == ["title"]
+            ):
+                turn_class = "title"
+        hints = agent_hints(self._object("nvext"))
+        self.notes += (Note("request.field_ignored", f"{name}: not used") for name in hints.unknown)
+        return turn_context(
+            self.headers,
+            session=_metadata_session(self._object("metadata")),
+            turn_class=turn_class,
+            priority=hints.priority,
+            limit=self.limits.header_chars,
+        )
+
+    def _thread(self) -> ThreadLink | None:
+        if "thread" not in self.fields:
+            return None
+        wire = part(_THREAD, self.fields["thread"], "thread")
+        if wire.type == "create":
+            return ThreadLink(type="create")
+        if wire.type != "continue":
+            raise invalid("thread.type", f"{wire.type!r} is none of create, continue")
+        if not wire.previous_message_id:
+            raise invalid("thread.previous_message_id", "needed with type 'continue'")
+        return ThreadLink(type="continue", previous_message_id=wire.previous_message_id)
+
+    def _betas(self) -> tuple[str, ...]:
+        names = self.headers.get("anthropic-beta", "").split(",")
+        listed = part(_STRINGS, self.fields["betas"], "betas") if "betas" in self.fields else []
+        return tuple(name.strip() for name in (*names, *listed) if name.strip())
+
+    def _ignored(self) -> None:
+        self.notes += (
+            Note("request.field_ignored", f"{name[:64]}: not used") for name in self.fields if name not in _HONOURED
+        )
+
+    # ---------------------------------------------------------------------------------------------- access
+
+    def _required(self, name: str) -> msgspec.Raw:
+        raw = self.fields.get(name)
+        if raw is None:
+            raise invalid(name, "this field is required")
+        return raw
+
+    def _scalar(self, name: str, decoder: msgspec.json.Decoder[Any]) -> Any:
+        raw = self.fields.get(name)
+        return None if raw is None else part(decoder, raw, name)
+
+    def _object(self, name: str) -> dict[str, Any] | None:
+        raw = self.fields.get(name)
+        if raw is None:
+            return None
+        if nesting(raw, self.limits.depth):
+            raise invalid(name, f"nested deeper than {self.limits.depth}")
+        value = any_value(raw, name)
+        if not isinstance(value, dict):
+            raise invalid(name, "must be an object")
+        return value
+
+
+def _metadata_session(metadata: dict[str, Any] | None) -> str | None:
+    """The session id inside `metadata.user_id`, which harnesses fill with a JSON string; older ones with words that end
+    in `_session_<id>`."""
+    user = metadata.get("user_id") if metadata else None
+    if not isinstance(user, str):
+        return None
+    if user.startswith("{"):
+        try:
+            value = msgspec.json.decode(user)
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        session = value.get("session_id")
+        return session if isinstance(session, str) and session else None
+    _, found, session = user.rpartition("_session_")
+    return session if found and session else None

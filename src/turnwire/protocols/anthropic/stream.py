@@ -1,0 +1,234 @@
+"""The streaming answer: events of a turn as server-sent events of the Messages wire, each the moment it is known.
+
+Promise: one bytes join per batch and constant work per event. Blocks keep the model's order under indices without
+gaps; a text block exists only once it holds a visible character; a tool block opens when the name is known and stops
+when its call closes; exactly one message_delta and one message_stop end a turn that the engine itself ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from turnwire.protocols.anthropic.echo import Echo
+from turnwire.protocols.anthropic.errors import error_body
+from turnwire.protocols.anthropic.vocabulary import NO_SEAL, message_id, stop_reason, usage_object
+from turnwire.protocols.wire import ErrorKind, TurnFacts, TurnFailure
+from turnwire.turns import (
+    BlockClosed,
+    BlockDelta,
+    BlockOpened,
+    Event,
+    Finished,
+    SealCarried,
+    ToolCallClosed,
+    Usage,
+)
+
+__all__ = ["StreamEncoder"]
+
+_encode = msgspec.json.Encoder().encode
+
+_END = b"}}\n\n"
+_PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+_STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+_DELTA_FIELDS = {
+    "text": ("text_delta", "text"),
+    "reasoning": ("thinking_delta", "thinking"),
+    "tool_call": ("input_json_delta", "partial_json"),
+}
+_PASSING: frozenset[ErrorKind] = frozenset({"overloaded", "rate_limited", "engine_failed", "timeout", "internal"})
+"""Failures for which the client should simply try again."""
+
+
+class _Open:
+    """A block between its opening and its close: its wire index, the prepared bytes before a delta's text, and the
+    whitespace held back until the block has something to show (`index` is -1 until then)."""
+
+    __slots__ = ("head", "held", "index", "kind", "sent")
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.index = -1
+        self.head = b""
+        self.held = ""
+        self.sent = False
+
+
+class StreamEncoder:
+    """See wire.Encoder."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, facts: TurnFacts, echo: Echo | None = None) -> None:
+        self._facts = facts
+        self._echo = echo if echo is not None else Echo()
+        self._open: dict[int, _Open] = {}
+        self._blocks = 0
+        self._calls = 0
+        self._usage = Usage(0)
+        self._ended = False
+
+    def start(self, usage: Usage) -> bytes:
+        self._usage = usage
+        message: dict[str, object] = {
+            "id": message_id(self._facts.turn_id),
+            "type": "message",
+            "role": "assistant",
+            "model": self._facts.model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": usage_object(usage),
+        }
+        return _frame("message_start", {"type": "message_start", "message": message})
+
+    def feed(self, events: Sequence[Event]) -> bytes:
+        out: list[bytes] = []
+        for event in events:
+            kind = type(event)
+            if kind is BlockDelta:
+                self._delta(event, out)  # type: ignore[arg-type]
+            elif kind is BlockOpened:
+                self._opened(event, out)  # type: ignore[arg-type]
+            elif kind is BlockClosed:
+                self._closed(event, out)  # type: ignore[arg-type]
+            elif kind is ToolCallClosed:
+                self._call_closed(event, out)  # type: ignore[arg-type]
+            elif kind is SealCarried:
+                self._carry(event, out)  # type: ignore[arg-type]
+            elif kind is Usage:
+                self._usage = event  # type: ignore[assignment]
+            elif kind is Finished:
+                self._finished(event, out)  # type: ignore[arg-type]
+        return b"".join(out)
+
+    def keepalive(self) -> bytes:
+        return b"" if self._ended else _PING
+
+    def fail(self, failure: TurnFailure) -> bytes:
+        """An error event only while nothing of the answer was shown: after that clients recover better from a closed
+        connection (they retry the stream, and keep the calls that already ran)."""
+        if self._ended or self._blocks:
+            return b""
+        self._ended = True
+        kind = "overloaded_error" if failure.kind in _PASSING else "invalid_request_error"
+        return b"event: error\ndata: " + error_body(kind, failure) + b"\n\n"
+
+    # ------------------------------------------------------------------------------------------- the events
+
+    def _opened(self, event: BlockOpened, out: list[bytes]) -> None:
+        block = self._open[event.index] = _Open(event.kind)
+        if event.kind == "tool_call":
+            self._show(block, {"type": "tool_use", "id": event.call_id, "name": event.name, "input": {}}, out)
+        elif event.kind == "reasoning" and self._echo.omit_thinking:
+            self._show(block, {"type": "thinking", "thinking": "", "signature": ""}, out)
+
+    def _delta(self, event: BlockDelta, out: list[bytes]) -> None:
+        block = self._open[event.index]
+        text = event.text
+        if block.index < 0:
+            text = block.held + text
+            if not text or text.isspace():
+                block.held = text
+                return
+            block.held = ""
+            self._show(block, _blank(block.kind), out)
+        if text and not (self._echo.omit_thinking and block.kind == "reasoning"):
+            block.sent = True
+            out += (block.head, _encode(text), _END)
+
+    def _closed(self, event: BlockClosed, out: list[bytes]) -> None:
+        block = self._open.pop(event.index)
+        if block.index < 0:
+            # A blank thought is shown only where thoughts are in play, because its signature carries the seal.
+            if block.kind != "reasoning" or not self._echo.thinking:
+                return
+            self._show(block, _blank("reasoning"), out)
+            if block.held:
+                out += (block.head, _encode(block.held), _END)
+        if block.kind == "reasoning":
+            self._signature(block.index, event.seal, out)
+        out.append(_stop_frame(block.index))
+
+    def _call_closed(self, event: ToolCallClosed, out: list[bytes]) -> None:
+        block = self._open.pop(event.index)
+        if not block.sent and event.arguments:
+            out += (block.head, _encode(event.arguments), _END)
+        if self._facts.dispatch and not event.malformed:
+            out.append(
+                _frame(
+                    "tool_call_dispatch",
+                    {
+                        "type": "tool_call_dispatch",
+                        "choice_index": 0,
+                        "tool_call": {
+                            "index": self._calls,
+                            "id": event.call_id,
+                            "type": "function",
+                            "function": {"name": event.name, "arguments": event.arguments},
+                        },
+                    },
+                )
+            )
+        self._calls += 1
+        out.append(_stop_frame(block.index))
+
+    def _carry(self, event: SealCarried, out: list[bytes]) -> None:
+        """A trailing redacted thought carries the seal of what follows the last thought. Only after a call: that
+        message is never the client's final answer, which some clients read from the last block."""
+        if not (self._echo.thinking and self._calls and event.seal):
+            return
+        block = _Open("reasoning")
+        self._show(block, {"type": "redacted_thinking", "data": event.seal}, out)
+        out.append(_stop_frame(block.index))
+
+    def _finished(self, event: Finished, out: list[bytes]) -> None:
+        self._ended = True
+        reason = stop_reason(event.reason, self._calls)
+        if reason is None:
+            return
+        closing: dict[str, object] = {
+            "type": "message_delta",
+            "delta": {"stop_reason": reason, "stop_sequence": event.stop_sequence},
+            "usage": usage_object(self._usage),
+        }
+        if self._echo.applied_edits is not None:
+            closing["context_management"] = {"applied_edits": self._echo.applied_edits}
+        out += (_frame("message_delta", closing), _STOP)
+
+    # ------------------------------------------------------------------------------------------- the frames
+
+    def _show(self, block: _Open, content: dict[str, object], out: list[bytes]) -> None:
+        block.index = self._blocks
+        self._blocks += 1
+        delta, field = _DELTA_FIELDS[block.kind]
+        block.head = (
+            f'event: content_block_delta\ndata: {{"type":"content_block_delta","index":{block.index},'
+            f'"delta":{{"type":"{delta}","{field}":'
+        ).encode()
+        out.append(
+            _frame(
+                "content_block_start",
+                {"type": "content_block_start", "index": block.index, "content_block": content},
+            )
+        )
+
+    def _signature(self, index: int, seal: str, out: list[bytes]) -> None:
+        delta = {"type": "signature_delta", "signature": seal or NO_SEAL}
+        out.append(_frame("content_block_delta", {"type": "content_block_delta", "index": index, "delta": delta}))
+
+
+def _blank(kind: str) -> dict[str, object]:
+    if kind == "text":
+        return {"type": "text", "text": ""}
+    return {"type": "thinking", "thinking": "", "signature": ""}
+
+
+def _frame(name: str, data: dict[str, object]) -> bytes:
+    return b"event: " + name.encode() + b"\ndata: " + _encode(data) + b"\n\n"
+
+
+def _stop_frame(index: int) -> bytes:
+    return b'event: content_block_stop\ndata: {"type":"content_block_stop","index":%d}\n\n' % index

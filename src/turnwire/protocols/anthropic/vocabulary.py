@@ -1,0 +1,52 @@
+"""The words of the Messages wire that more than one module needs: usage objects, stop reasons, the empty seal.
+
+Promise: tables and pure functions over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from turnwire.turns import FinishReason, Usage
+
+__all__ = ["NO_SEAL", "UNPARSED_INPUT", "message_id", "stop_reason", "usage_object"]
+
+NO_SEAL = "unsealed"
+"""The signature of a thought that has no seal. Clients drop or rewrite thoughts whose signature is empty."""
+
+UNPARSED_INPUT = "__unparsedToolInput"
+"""The key under which argument text that is no JSON travels as a tool input."""
+
+_STOP_REASONS: Mapping[FinishReason, str] = {
+    "stop": "end_turn",
+    "tool_calls": "end_turn",
+    "length": "max_tokens",
+    "stop_sequence": "stop_sequence",
+    "content_filter": "refusal",
+}
+
+
+def stop_reason(reason: FinishReason, calls: int) -> str | None:
+    """The wire's stop reason; None where the turn did not end by itself. `tool_use` is said if and only if the turn
+    ended normally and holds a call."""
+    if calls and reason in ("stop", "tool_calls"):
+        return "tool_use"
+    return _STOP_REASONS.get(reason)
+
+
+def message_id(turn_id: str) -> str:
+    """The id of the answer's message."""
+    return f"msg_{turn_id}"
+
+
+def usage_object(usage: Usage) -> dict[str, object]:
+    """Token counts as the wire splits them: `input_tokens` are those that were not read from the cache."""
+    cached = min(usage.cached, usage.prompt)
+    return {
+        "input_tokens": usage.prompt - cached,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": cached,
+        "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
+        "output_tokens": usage.output,
+        "service_tier": "standard",
+    }

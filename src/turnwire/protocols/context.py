@@ -1,0 +1,189 @@
+"""Who asks, and how urgently: the TurnContext read from request headers and metadata, for every API.
+
+Promise: a table of headers, total over any input, bounded in length, never raises. Nothing read here reaches a prompt.
+The order of precedence is the order of the tables: canonical headers win over a harness's own, headers over metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from turnwire.turns import TurnContext
+
+__all__ = ["AgentHints", "agent_hints", "dispatch_opt_in", "turn_context"]
+
+SESSION_HEADERS = (
+    "x-dynamo-session-id",
+    "x-claude-code-session-id",
+    "session-id",
+    "session_id",
+    "x-session-id",
+    "x-session-affinity",
+)
+PARENT_HEADERS = (
+    "x-dynamo-parent-session-id",
+    "x-claude-code-parent-agent-id",
+    "x-codex-parent-thread-id",
+    "x-parent-session-id",
+)
+AGENT_HEADERS = ("x-claude-code-agent-id", "thread-id")
+LAST_RESORT_SESSION_HEADERS = ("thread-id", "x-client-request-id")
+
+TURN_CLASSES: Mapping[str, str] = {
+    "main": "main",
+    "side_reply": "main",
+    "subagent": "subagent",
+    "blocking-subagent": "subagent",
+    "collab_spawn": "subagent",
+    "review": "subagent",
+    "workflow": "workflow",
+    "compaction": "compaction",
+    "compact": "compaction",
+    "summary-extraction": "auxiliary",
+    "followup-generation": "auxiliary",
+    "auxiliary": "auxiliary",
+    "memory": "background",
+    "prewarm": "background",
+    "background-task": "background",
+    "turn": "main",
+    "title": "title",
+}
+"""What harnesses call a kind of request, and what it is to us. An unknown word is no class."""
+
+CLASS_PRIORITY: Mapping[str, int] = {"auxiliary": -1, "title": -1, "background": -2}
+"""Nobody waits in front of these; all other classes are 0."""
+
+PRIORITY_BOUND = 100
+
+
+class AgentHints(msgspec.Struct, frozen=True, kw_only=True):
+    """`nvext.agent_hints`, as far as it is understood; `unknown` names the keys that are not."""
+
+    priority: int | None = None
+    expected_output: int | None = None
+    unknown: tuple[str, ...] = ()
+
+
+def turn_context(
+    headers: Mapping[str, str],
+    *,
+    session: str | None = None,
+    window: str | None = None,
+    turn_class: str | None = None,
+    priority: int | None = None,
+    limit: int = 512,
+) -> TurnContext:
+    """The context of a request. Header names are lower case. The keyword values are what the body says (metadata,
+    `prompt_cache_key`, hints): each is used where no header says it."""
+
+    def first(names: tuple[str, ...]) -> str | None:
+        for name in names:
+            value = headers.get(name)
+            if value:
+                return value[:limit]
+        return None
+
+    metadata = _codex_metadata(headers.get("x-codex-turn-metadata", ""))
+    agent = first(AGENT_HEADERS)
+    found = first(SESSION_HEADERS) or session or first(LAST_RESORT_SESSION_HEADERS) or _trace(headers)
+    if agent == found:
+        agent = None
+    parent = first(PARENT_HEADERS)
+    if parent is None and agent is not None and headers.get("x-claude-code-agent-id"):
+        parent = found
+    kind = _turn_class(headers, metadata) or turn_class or ("subagent" if parent else "main")
+    return TurnContext(
+        session=found[:limit] if found else None,
+        parent=parent,
+        agent=agent,
+        window=(first(("x-codex-window-id",)) or window or "")[:limit] or None,
+        turn_class=kind,
+        priority=_priority(headers, priority, kind),
+        final=headers.get("x-dynamo-session-final", "").strip().lower() in ("1", "true", "yes"),
+        client=headers.get("user-agent", "").split(" ", 1)[0][:limit] or None,
+    )
+
+
+def agent_hints(nvext: Any) -> AgentHints:
+    """Hints of a request's `nvext` object; whatever is not understood is named, never refused."""
+    if not isinstance(nvext, dict):
+        return AgentHints(unknown=("nvext",) if nvext is not None else ())
+    unknown = [f"nvext.{key}" for key in nvext if key != "agent_hints"]
+    hints = nvext.get("agent_hints")
+    if not isinstance(hints, dict):
+        hints = {}
+    unknown += [f"nvext.agent_hints.{key}" for key in hints if key not in ("priority", "strict_priority", "osl")]
+    priority = _integer(hints.get("strict_priority"))
+    if priority is None:
+        priority = _integer(hints.get("priority"))
+    return AgentHints(priority=priority, expected_output=_integer(hints.get("osl")), unknown=tuple(unknown))
+
+
+def dispatch_opt_in(headers: Mapping[str, str]) -> bool | None:
+    """The request's own word on `tool_call_dispatch` events; None where it says nothing."""
+    value = headers.get("x-turnwire-dispatch", "").strip().lower()
+    if not value:
+        return None
+    return value in ("1", "true", "yes", "on")
+
+
+def _turn_class(headers: Mapping[str, str], metadata: Mapping[str, Any]) -> str | None:
+    for word in (
+        headers.get("x-claude-code-request-class"),
+        headers.get("x-claude-1p-request-class"),
+        headers.get("x-openai-subagent"),
+        metadata.get("request_kind"),
+    ):
+        if isinstance(word, str):
+            known = TURN_CLASSES.get(word.strip().lower())
+            if known is not None and not (known == "main" and metadata.get("thread_source") == "subagent"):
+                return known
+    if headers.get("x-openai-subagent") or headers.get("x-claude-code-agent-id"):
+        return "subagent"
+    return "subagent" if metadata.get("thread_source") == "subagent" else None
+
+
+def _priority(headers: Mapping[str, str], stated: int | None, turn_class: str) -> int:
+    for name in ("x-dynamo-request-strict-priority", "x-dynamo-request-priority"):
+        value = _integer(headers.get(name))
+        if value is not None:
+            return _bounded(value)
+    if stated is not None:
+        return _bounded(stated)
+    return CLASS_PRIORITY.get(turn_class, 0)
+
+
+def _bounded(value: int) -> int:
+    return max(-PRIORITY_BOUND, min(PRIORITY_BOUND, value))
+
+
+def _integer(value: Any) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str) and len(value) < 12:
+        try:
+            return int(value)
+        except ValueError:
+            return None
+    return None
+
+
+def _trace(headers: Mapping[str, str]) -> str | None:
+    """The trace id of a `traceparent`: one per run in harnesses that name no conversation."""
+    fields = headers.get("traceparent", "").split("-")
+    return f"trace-{fields[1]}" if len(fields) == 4 and len(fields[1]) == 32 else None
+
+
+def _codex_metadata(text: str) -> Mapping[str, Any]:
+    if not text or len(text) > 16_384:
+        return {}
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
