@@ -19,13 +19,15 @@ __all__ = ["EmbeddedSettings", "load_server", "safe_threads", "unload_server"]
 class EmbeddedSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How the model is run. `window` None: as long as the model was trained for, up to `window_limit`. `pool_windows`
     full windows of context memory are shared by `slots` generations. `cache_mib` bounds the prompts kept in memory
-    beside the slots' own; `threads` None: see `safe_threads`."""
+    beside the slots' own; `threads` None: see `safe_threads`. `batch` tokens of a prompt are read between two chances to
+    abort it or to serve somebody else; 128 costs no speed on a CPU."""
 
     window: int | None = None
     window_limit: int = 32768
     slots: int = 4
     pool_windows: int = 2
     threads: int | None = None
+    batch: int = 128
     cache_mib: int = 512
 
 
@@ -59,6 +61,7 @@ def _parameters(model: Path, settings: EmbeddedSettings, context: int, key: str)
     params = xllamacpp.CommonParams()
     params.model.path = str(model)
     params.n_ctx = context
+    params.n_batch = params.n_ubatch = settings.batch
     params.n_parallel = settings.slots
     params.kv_unified = True
     params.cache_ram_mib = settings.cache_mib
