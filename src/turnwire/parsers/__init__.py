@@ -1,1 +1,21 @@
 """Model text to events: one incremental machine, one table per model family."""
+
+from turnwire.parsers.dialect import Dialect, Reasoning, Sign, Start
+from turnwire.parsers.machine import Parser
+from turnwire.parsers.notes import NOTES
+from turnwire.parsers.registry import UnknownDialect, dialect_names, dialects, resolve
+from turnwire.parsers.start import start_state
+
+__all__ = [
+    "NOTES",
+    "Dialect",
+    "Parser",
+    "Reasoning",
+    "Sign",
+    "Start",
+    "UnknownDialect",
+    "dialect_names",
+    "dialects",
+    "resolve",
+    "start_state",
+]

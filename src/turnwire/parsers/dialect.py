@@ -1,0 +1,103 @@
+"""The tables a model family is described by: where it reasons, what wraps its answer, how it writes calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from turnwire.parsers.machine import Machine
+
+__all__ = ["Codec", "Dialect", "Reasoning", "Sign", "Start", "Syntax"]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where the output begins, as the tail of the rendered prompt left it: in `content`, inside `reasoning`, or inside
+    a message `header`. `header` text that the prompt already holds is given along."""
+
+    state: Literal["content", "reasoning", "header"] = "content"
+    header: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """How a family writes thoughts. `labels` are words that may follow the opener and belong to the format;
+    `by_default` is the start state to take when the prompt cannot be seen; `calls` says what a call opener inside an
+    open thought does: `end` it (reported), `pause` it (the thought goes on after the call), or nothing (`ignore`)."""
+
+    open: tuple[str, ...] = ("<think>",)
+    close: tuple[str, ...] = ("</think>",)
+    labels: tuple[str, ...] = ()
+    by_default: bool = False
+    calls: Literal["end", "pause", "ignore"] = "end"
+
+
+Where: TypeAlias = Literal["anywhere", "line", "start"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """A literal by which prose may turn into a call. `where`: anywhere, only at the start of a line, or only before
+    any text of the turn. `rescue`: the format does not ask for it, so only an offered tool is believed."""
+
+    text: str
+    where: Where = "anywhere"
+    rescue: bool = False
+
+
+class Codec(Protocol):
+    """Reads calls of one syntax. It is entered behind a sign, with the text on trial; it consumes text, opens and
+    closes calls at the machine's sink, and hands back with `machine.leave()` or `machine.refuse()`.
+
+    `run` returns the position up to which it consumed. Returning early with the machine still in its hands means it
+    needs more text: what is left must be bounded in length, because it is read again with the next piece."""
+
+    def enter(self, sign: Sign) -> None:
+        """A sign of this syntax was read."""
+
+    def run(self, text: str, pos: int) -> int:
+        """Consume text from `pos` on."""
+        ...
+
+    def plain(self) -> str | None:
+        """A regular expression character class: while none of these characters comes, text may be forwarded as
+        argument text verbatim. None where that does not hold."""
+
+    def finish(self) -> None:
+        """The output ended while this codec was reading."""
+
+
+class Syntax(Protocol):
+    """A table that describes how calls are written."""
+
+    @property
+    def signs(self) -> tuple[Sign, ...]:
+        """What may open a call in prose."""
+        ...
+
+    def codec(self, machine: Machine) -> Codec:
+        """A reader for one turn."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """A model family's way to write a turn. `wrappers` are markers around content that belong to the format; `ends`
+    are end-of-turn texts, left out where they end the output; `start` is the start state when no prompt is seen."""
+
+    name: str
+    reasoning: Reasoning | None = None
+    calls: tuple[Syntax, ...] = ()
+    wrappers: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ("<|im_end|>", "<|endoftext|>")
+    aliases: tuple[str, ...] = ()
+    reasoning_aliases: tuple[str, ...] = ()
+    turns: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def start(self) -> Start:
+        """The start state to assume when the prompt cannot be seen."""
+        if self.reasoning is not None and self.reasoning.by_default:
+            return Start("reasoning")
+        return Start()

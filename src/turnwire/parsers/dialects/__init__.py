@@ -1,0 +1,21 @@
+"""One small file per model family, each a table the machine reads.
+
+How to add a family:
+
+1. Make a module here that defines `DIALECTS`, a tuple of `Dialect`. Nothing else has to be registered.
+2. Name it as its publisher does; put every spelling other registries use into `aliases` (case and `-_. ` do not
+   count) and names that mean only its reasoning into `reasoning_aliases`.
+3. Say how it reasons (`Reasoning`): markers, labels behind the opener, what a call inside a thought does.
+4. Say how it calls: pick a syntax from `turnwire.parsers.codecs` and fill in its table: `Tagged` for tags around
+   each argument, `Envelope` for JSON objects that carry the name, `Named` for a name outside JSON arguments. A family
+   may have several; the first whose sign matches reads.
+5. Add its cases to the tests. The laws (any cut gives the same events, nothing lost, linear work) run for it at once.
+
+A new syntax is a frozen table with `signs` and `codec(machine)`, and a codec with `enter`, `run`, `plain`, `finish`
+(see `Codec` in dialect.py). A codec consumes text at the machine's sink and never goes back:
+
+- `sink.keep(raw)` for structure, `machine.open_call(name)` once the name is sure, `sink.argue(text, raw)` for argument
+  text, `sink.close_call()` at its end, `machine.refuse()` if the text on trial turns out to be prose,
+  `machine.leave()` when the calls are over.
+- States are an Enum, steps a literal table, markers are found by `Scanner`. What `run` leaves unconsumed is bounded.
+"""

@@ -1,0 +1,34 @@
+"""Qwen3-Coder's tagged calls, and the families that took them over (Nemotron 3, Step-3.5, MiMo, Seed-OSS)."""
+
+from __future__ import annotations
+
+from turnwire.parsers.codecs.tagged import Tagged
+from turnwire.parsers.dialect import Dialect, Reasoning
+
+__all__ = ["DIALECTS", "QWEN_XML"]
+
+QWEN_XML = Tagged(
+    sections=(("<tool_call>", "</tool_call>"),),
+    call_open=("<function=",),
+    call_close=("</function>",),
+    param_open=("<parameter=",),
+    param_close=("</parameter>",),
+    newlines=1,
+    loose_open=("<function ", "<function"),
+    wrong_close=("</param>", "</arg_value>", "</invoke>"),
+)
+
+DIALECTS = (
+    Dialect(
+        name="qwen3_coder",
+        reasoning=Reasoning(),
+        calls=(QWEN_XML,),
+        aliases=("qwen3_xml", "qwen_xml", "qwen_coder", "qwen3_5", "qwen3_6", "qwen3_8"),
+    ),
+    Dialect(
+        name="nemotron_v3",
+        reasoning=Reasoning(by_default=True),
+        calls=(QWEN_XML,),
+        aliases=("nemotron_3", "nemotron3", "nemotron_nano", "nano_v3"),
+    ),
+)

@@ -1,0 +1,206 @@
+"""Decides from a tool's JSON schema what an untyped text value is, and writes it as JSON text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote
+
+from turnwire.parsers.codecs.json_text import lenient
+from turnwire.parsers.sink import is_json
+
+__all__ = ["STRING", "Shape", "escape", "quote", "shape_of", "write"]
+
+_DEPTH: Final = 24
+_BREADTH: Final = 256
+
+_UNSAFE = re.compile(r'["\\\x00-\x1f]')
+_ESCAPES: Final = {chr(code): f"\\u{code:04x}" for code in range(32)} | {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\b": "\\b",
+    "\f": "\\f",
+}
+
+
+def escape(text: str) -> str:
+    """`text` as it stands between the quotes of a JSON string; the escape of a whole is that of its pieces, joined."""
+    if _UNSAFE.search(text) is None:
+        return text
+    return _UNSAFE.sub(lambda found: _ESCAPES[found.group()], text)
+
+
+def quote(text: str) -> str:
+    """`text` as a JSON string."""
+    return f'"{escape(text)}"'
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The JSON types a value may have (None: the schema does not say), and the strings its enum allows."""
+
+    types: frozenset[str] | None = None
+    strings: frozenset[str] = frozenset()
+
+    @property
+    def streams(self) -> bool:
+        """Whether the text can be forwarded before its end is seen."""
+        return self.types is None or self.types == _STRING_ONLY
+
+
+_STRING_ONLY: Final = frozenset({"string"})
+STRING: Final = Shape(_STRING_ONLY)
+ANY: Final = Shape()
+
+_NAMES: Final = {
+    "str": "string",
+    "text": "string",
+    "int": "integer",
+    "float": "number",
+    "double": "number",
+    "bool": "boolean",
+    "dict": "object",
+    "list": "array",
+}
+
+
+def _type_of(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer"
+    if isinstance(value, float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "object"
+
+
+def resolve_ref(ref: Any, root: Any) -> Any:
+    """The schema a local `$ref` points to, or None."""
+    if not isinstance(ref, str) or not ref.startswith("#"):
+        return None
+    here = root
+    for part in unquote(ref[1:]).split("/")[1:]:
+        key = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(here, dict) and key in here:
+            here = here[key]
+        elif isinstance(here, list) and key.isdigit() and int(key) < len(here):
+            here = here[int(key)]
+        else:
+            return None
+    return here
+
+
+def shape_of(schema: Any, root: Any, depth: int = 0) -> Shape:
+    """The shape a schema allows; references are followed, unions joined, bounded in depth and breadth."""
+    if not isinstance(schema, dict) or depth > _DEPTH:
+        return ANY
+    if "$ref" in schema:
+        target = resolve_ref(schema["$ref"], root)
+        found = shape_of(target, root, depth + 1)
+        if found.types is not None:
+            return _nullable(schema, found)
+    if "const" in schema:
+        return _listed([schema["const"]])
+    if isinstance(schema.get("enum"), list):
+        return _nullable(schema, _listed(schema["enum"][:_BREADTH], schema.get("type")))
+    declared = schema.get("type")
+    if isinstance(declared, str):
+        declared = [declared]
+    if isinstance(declared, list) and declared:
+        names = frozenset(_NAMES.get(name.lower(), name.lower()) for name in declared if isinstance(name, str))
+        return _nullable(schema, Shape(names)) if names else ANY
+    for union in ("anyOf", "oneOf"):
+        members = schema.get(union)
+        if isinstance(members, list) and members:
+            shapes = [shape_of(member, root, depth + 1) for member in members[:_BREADTH]]
+            if any(shape.types is None for shape in shapes):
+                return ANY
+            types = frozenset[str]().union(*(shape.types or () for shape in shapes))
+            strings = frozenset[str]().union(*(shape.strings for shape in shapes))
+            return _nullable(schema, Shape(types, strings))
+    if isinstance(schema.get("allOf"), list):
+        known = [shape_of(member, root, depth + 1) for member in schema["allOf"][:_BREADTH]]
+        stated = [shape for shape in known if shape.types is not None]
+        if stated:
+            types = stated[0].types or frozenset()
+            for shape in stated[1:]:
+                types = types & (shape.types or frozenset()) or types
+            return _nullable(schema, Shape(types, stated[0].strings))
+    if "properties" in schema or "additionalProperties" in schema:
+        return _nullable(schema, Shape(frozenset({"object"})))
+    if "items" in schema or "prefixItems" in schema:
+        return _nullable(schema, Shape(frozenset({"array"})))
+    return ANY
+
+
+def _nullable(schema: dict[str, Any], shape: Shape) -> Shape:
+    if schema.get("nullable") is True and shape.types is not None:
+        return Shape(shape.types | {"null"}, shape.strings)
+    return shape
+
+
+def _listed(values: list[Any], declared: Any = None) -> Shape:
+    types = frozenset(map(_type_of, values))
+    if isinstance(declared, str):
+        types = types & {declared} or types
+    return Shape(types, frozenset(value for value in values if isinstance(value, str)))
+
+
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_PADDED = re.compile(r"([+-]?)0*([0-9]+)")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_PYTHON: Final = {"True": "true", "False": "false", "None": "null"}
+_EMPTY: Final = {"array": "[]", "object": "{}"}
+
+
+def _number(text: str) -> str | None:
+    if _NUMBER.fullmatch(text):
+        return text
+    whole, dot, part = text.lstrip("+").partition(".")  # `5.`, `.5`, `+5`, `007`
+    padded = _PADDED.fullmatch(whole or "0")
+    if (
+        padded is None
+        or (dot and part and not part.isascii())
+        or (part and not part.isdigit())
+        or text in {"+", "-", "."}
+    ):
+        return None
+    sign = "-" if padded.group(1) == "-" else ""
+    return f"{sign}{padded.group(2).lstrip('0') or '0'}" + (f".{part or '0'}" if dot else "")
+
+
+def write(text: str, shape: Shape) -> str:
+    """`text` as JSON text of the best type `shape` allows; a string when nothing else fits."""
+    types = shape.types
+    if types is None or types == _STRING_ONLY or text in shape.strings:
+        return quote(text)
+    bare = text.strip()
+    if bare == "null" and "null" in types:
+        return "null"
+    if "integer" in types or "number" in types:
+        number = _number(bare)
+        if number is not None and ("number" in types or "string" not in types or _INTEGER.fullmatch(number)):
+            return number
+    if "boolean" in types and bare.lower() in {"true", "false"} and (bare.islower() or "string" not in types):
+        return bare.lower()
+    if not bare:
+        for name, empty in _EMPTY.items():
+            if name in types and "string" not in types:
+                return empty
+    if ("object" in types and bare[:1] == "{") or ("array" in types and bare[:1] in {"[", "("}):
+        if is_json(bare):
+            return bare
+        rewritten = lenient(bare)
+        if rewritten is not None:
+            return rewritten
+    if bare == "None" and "null" in types and "string" not in types:
+        return "null"
+    return quote(text)

@@ -1,0 +1,34 @@
+"""Reads the start state of a turn off the tail of its rendered prompt."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from turnwire.parsers.dialect import Dialect, Start
+
+__all__ = ["start_state"]
+
+# What ends a message or opens the next one, in any template. A reasoning opener before one of these is history.
+TURN_MARKERS: Final = (
+    "<|im_start|>", "<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<|endoftext|>", "<|start_header_id|>",
+    "<｜User｜>", "<｜Assistant｜>", "<｜end▁of▁sentence｜>", "<|user|>", "<|assistant|>", "<|observation|>",
+    "<|system|>", "[INST]", "[/INST]", "</s>", "<|start|>", "<|end|>", "<|turn>", "<turn|>", "<start_of_turn>",
+    "<end_of_turn>", "]~b]", "[e~[", "<|START_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>", "<|im_user|>",
+    "<|im_assistant|>", "<|im_system|>", "<|im_middle|>", "<SPECIAL_11>", "<SPECIAL_12>", "<seed:bos>", "<seed:eos>",
+    "<|start_of_role|>", "<|end_of_role|>", "<assistant>", "</assistant>", "<user>", "</user>", "<|message_model|>",
+    "<|end_message|>", "<|begin|>", "<tool_response>", "</tool_response>", "<function_results>",
+)  # fmt: skip
+
+
+def start_state(prompt_tail: str, dialect: Dialect) -> Start:
+    """Inside reasoning if the last reasoning marker of the current assistant turn is an opener, else in content.
+
+    Only text behind the last turn marker counts, so a `<think>` in the history or in a question changes nothing."""
+    reasoning = dialect.reasoning
+    if reasoning is None:
+        return Start()
+    turns = TURN_MARKERS + dialect.turns
+    begin = max((prompt_tail.rfind(mark) + len(mark) for mark in turns if mark in prompt_tail), default=0)
+    opened = max((prompt_tail.rfind(mark, begin) for mark in reasoning.open if mark), default=-1)
+    closed = max((prompt_tail.rfind(mark, begin) for mark in reasoning.close if mark), default=-1)
+    return Start("reasoning") if opened > closed else Start()
