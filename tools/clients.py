@@ -4,9 +4,9 @@
 Promise: safe to run twice, and from several processes at once; the second run only looks at stamps. A folder's name
 holds a digest of its pins, so a changed pin installs beside the old one and nothing half-installed is ever used.
 
-    tools/clients.py                 install everything
-    tools/clients.py claude codex    install these (and what they need)
-    tools/clients.py --list          what is pinned, where it lies, whether it is there
+    tools/clients.py install                 install everything
+    tools/clients.py install claude codex    install these (and what they need)
+    tools/clients.py list                    what is pinned, where it lies, whether it is there
 """
 
 from __future__ import annotations
@@ -196,10 +196,10 @@ def _megabytes(folder: Path) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Install the pinned real clients for `make test-clients`.")
+    parser.add_argument("action", choices=["install", "list"])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of: {', '.join(BUNDLES)}")
-    parser.add_argument("--list", action="store_true", help="show what is pinned and what is installed")
     options = parser.parse_args()
-    if options.list:
+    if options.action == "list":
         for bundle in BUNDLES.values():
             print(f"{'+' if bundle.installed else '-'} {bundle.name:18} {bundle.folder}  {' '.join(bundle.pins)}")
         return 0

@@ -1,0 +1,83 @@
+"""Asks a running gateway which model it serves and how much that model can hold.
+
+Promise: one GET of /v1/models within a few seconds, or a DiscoveryError that says what to start or to change.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+__all__ = ["DiscoveryError", "ServedModel", "choose", "served_models"]
+
+_TIMEOUT_S = 5.0
+# A gateway that does not tell is taken to have a small window: a client that compacts early beats one that overflows.
+_DEFAULT_WINDOW = 32_768
+_DEFAULT_OUTPUT = 8_192
+
+
+class DiscoveryError(RuntimeError):
+    """No usable gateway at the address; the message says why."""
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """One row of /v1/models, in tokens."""
+
+    id: str
+    window: int
+    max_output: int
+
+
+def served_models(url: str, key: str) -> list[ServedModel]:
+    """The models of the gateway at `url`, in its own order."""
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise DiscoveryError(f"{url} is not an http address; give something like http://127.0.0.1:8000.")
+    request = urllib.request.Request(  # noqa: S310 - the scheme was just checked
+        f"{url}/v1/models", headers={"authorization": f"Bearer {key}"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
+            body = json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        hint = " Give its key with --key or TURNWIRE_API_KEY." if error.code in (401, 403) else ""
+        raise DiscoveryError(f"{url}/v1/models answered {error.code}.{hint}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise DiscoveryError(f"No gateway answers at {url} ({error}). Start one with `turnwire serve`.") from None
+    except ValueError:
+        raise DiscoveryError(f"{url}/v1/models is not JSON; is this a gateway?") from None
+    rows = body.get("data") if isinstance(body, dict) else None
+    if not isinstance(rows, list) or not rows:
+        raise DiscoveryError(f"{url} lists no model.")
+    return [_model(row) for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
+
+
+def choose(models: Iterable[ServedModel], wanted: str | None) -> ServedModel:
+    """The wanted model, or the gateway's first."""
+    listed = list(models)
+    if wanted is None:
+        return listed[0]
+    for model in listed:
+        if model.id == wanted:
+            return model
+    raise DiscoveryError(f"The gateway does not serve '{wanted}'. It serves: {', '.join(m.id for m in listed)}.")
+
+
+def _model(row: dict[str, Any]) -> ServedModel:
+    window = _tokens(row, ("max_model_len", "context_window", "max_input_tokens"), _DEFAULT_WINDOW)
+    output = _tokens(row, ("max_output_tokens", "max_tokens"), _DEFAULT_OUTPUT)
+    return ServedModel(row["id"], window, min(output, window))
+
+
+def _tokens(row: dict[str, Any], names: tuple[str, ...], default: int) -> int:
+    for name in names:
+        value = row.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return default

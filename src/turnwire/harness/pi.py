@@ -1,0 +1,35 @@
+"""pi on any of the three APIs: a models file in a throw-away agent folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from .plan import KEY_VARIABLE, Endpoint, Harness, Plan, document
+
+__all__ = ["PI"]
+
+_APIS = {"chat": "openai-completions", "messages": "anthropic-messages", "responses": "openai-responses"}
+
+
+def _plan(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> Plan:
+    model = {
+        "id": endpoint.model,
+        "reasoning": True,
+        "contextWindow": endpoint.window,
+        "maxTokens": endpoint.max_output,
+    }
+    provider = {
+        "baseUrl": endpoint.url if endpoint.api == "messages" else endpoint.v1,
+        "api": _APIS[endpoint.api],
+        "apiKey": f"${KEY_VARIABLE}",
+        "models": [model],
+    }
+    return Plan(
+        command=("pi", "--model", f"turnwire/{endpoint.model}", *arguments),
+        env={"PI_CODING_AGENT_DIR": str(home), "PI_OFFLINE": "1", KEY_VARIABLE: endpoint.key},
+        files={"models.json": document({"providers": {"turnwire": provider}})},
+    )
+
+
+PI = Harness("pi", "pi", "npm install -g @earendil-works/pi-coding-agent", ("chat", "messages", "responses"), _plan)

@@ -1,0 +1,43 @@
+"""Qwen Code on any of the three APIs: a settings file in a throw-away QWEN_HOME."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from .plan import KEY_VARIABLE, Endpoint, Harness, Plan, document
+
+__all__ = ["QWEN"]
+
+_APIS = {"chat": "openai", "messages": "anthropic", "responses": "openai-responses"}
+
+
+def _plan(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> Plan:
+    protocol = _APIS[endpoint.api]
+    model = {
+        "id": endpoint.model,
+        "name": endpoint.model,
+        "baseUrl": endpoint.url if endpoint.api == "messages" else endpoint.v1,
+        "envKey": KEY_VARIABLE,
+        "generationConfig": {
+            "contextWindowSize": endpoint.window,
+            "samplingParams": {"max_tokens": endpoint.max_output},
+        },
+    }
+    settings = {
+        "modelProviders": {protocol: [model]},
+        "security": {"auth": {"selectedType": protocol}},
+        "model": {"name": endpoint.model},
+        "telemetry": {"enabled": False},
+        "privacy": {"usageStatisticsEnabled": False},
+        "general": {"enableAutoUpdate": False},
+    }
+    return Plan(
+        command=("qwen", "--auth-type", protocol, "--model", endpoint.model, *arguments),
+        env={"QWEN_HOME": str(home), KEY_VARIABLE: endpoint.key},
+        files={"settings.json": document(settings)},
+        unset=("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
+    )
+
+
+QWEN = Harness("qwen", "qwen", "npm install -g @qwen-code/qwen-code", ("chat", "messages", "responses"), _plan)

@@ -1,0 +1,176 @@
+"""`turnwire launch` without a client: what is asked of the gateway, what is planned, what is printed, what is run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import threading
+import tomllib
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from turnwire.cli.launch import launch
+from turnwire.harness import HARNESSES, KEY_VARIABLE, Endpoint, ServedModel, shell_script
+from turnwire.harness.session import environment, write_files
+
+MODELS = {
+    "object": "list",
+    "data": [
+        {"id": "maker/model-one", "max_model_len": 65536, "max_output_tokens": 4096},
+        {"id": "plain"},
+    ],
+}
+
+
+class Listing(BaseHTTPRequestHandler):
+    """A gateway that only lists its models and wants the key `right`."""
+
+    def do_GET(self) -> None:
+        allowed = self.headers["authorization"] == "Bearer right"
+        body = json.dumps(MODELS if allowed else {"error": {"message": "no"}}).encode()
+        self.send_response(200 if allowed else 401)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def listing() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Listing)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def endpoint(api: str) -> Endpoint:
+    return Endpoint("http://127.0.0.1:8000", "maker/model-one", "s3cret-key", 65536, 4096, api)
+
+
+EVERY = [(harness, api) for harness in HARNESSES.values() for api in harness.apis]
+
+
+@pytest.mark.parametrize(("harness", "api"), EVERY, ids=lambda value: getattr(value, "name", value))
+def test_a_plan_names_gateway_model_and_window(harness, api, tmp_path):
+    plan = harness.plan(endpoint(api), tmp_path, ("one", "two words"))
+    everything = " ".join([*plan.command, *plan.env.values(), *plan.files.values()])
+    assert "http://127.0.0.1:8000" in everything
+    assert "maker/model-one" in everything
+    assert plan.command[0] == harness.command
+    assert plan.command[-2:] == ("one", "two words")
+    if harness.name != "codex":  # Codex reads its window from the served catalog
+        assert "65536" in everything
+
+
+@pytest.mark.parametrize(("harness", "api"), EVERY, ids=lambda value: getattr(value, "name", value))
+def test_the_key_is_in_no_file_and_in_no_script(harness, api, tmp_path):
+    plan = harness.plan(endpoint(api), tmp_path, ())
+    assert "s3cret-key" in plan.env.values()
+    assert not any("s3cret-key" in text for text in plan.files.values())
+    assert "s3cret-key" not in shell_script(plan, tmp_path, "s3cret-key")
+
+
+def test_codex_reads_the_served_catalog_by_command_auth(tmp_path):
+    plan = HARNESSES["codex"].plan(endpoint("responses"), tmp_path, ())
+    config = tomllib.loads(plan.files["config.toml"])
+    provider = config["model_providers"][config["model_provider"]]
+    assert provider["name"].lower() not in ("openai", "azure")
+    assert provider["base_url"] == "http://127.0.0.1:8000/v1"
+    assert provider["auth"]["args"] == ["-c", f'printf %s "${KEY_VARIABLE}"']
+    assert "env_key" not in provider
+
+
+def test_files_are_for_their_owner_only_and_unset_variables_are_gone(tmp_path):
+    plan = HARNESSES["claude"].plan(endpoint("messages"), tmp_path / "home", ())
+    write_files(plan, tmp_path / "home")
+    for name in plan.files:
+        assert stat.S_IMODE((tmp_path / "home" / name).stat().st_mode) == 0o600
+    env = environment(plan, {"ANTHROPIC_API_KEY": "mine", "PATH": "/bin"})
+    assert "ANTHROPIC_API_KEY" not in env
+    assert env["PATH"] == "/bin"
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(launch, list(arguments))
+
+
+def test_print_shows_a_script_and_runs_nothing(listing, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = run("--url", f"{listing}/v1/", "--key", "right", "--print", "claude", "--", "-p", "say it's done")
+    assert result.exit_code == 0, result.output
+    assert f"export ANTHROPIC_BASE_URL={listing}\n" in result.output
+    assert "export CLAUDE_CODE_MAX_CONTEXT_TOKENS=65536\n" in result.output
+    assert """exec claude --exclude-dynamic-system-prompt-sections -p 'say it'"'"'s done' "$@\"""" in result.output
+
+
+def test_the_client_gets_arguments_variables_and_a_folder_that_is_gone_afterwards(listing, tmp_path, monkeypatch):
+    seen = tmp_path / "seen"
+    client = tmp_path / "bin" / "pi"
+    client.parent.mkdir()
+    client.write_text(
+        f'#!/bin/sh\n{{ printf "%s\\n" "$@"; echo "dir=$PI_CODING_AGENT_DIR"\n'
+        f'cat "$PI_CODING_AGENT_DIR/models.json"; }} > {seen}\nexit 7\n'
+    )
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{client.parent}{os.pathsep}{os.environ['PATH']}")
+    result = run("--url", listing, "--key", "right", "--api", "messages", "pi", "-p", "--mode", "text", "hello there")
+    assert result.exit_code == 7, result.output
+    text = seen.read_text()
+    assert text.startswith("--model\nturnwire/maker/model-one\n-p\n--mode\ntext\nhello there\n")
+    assert "anthropic-messages" in text
+    folder = re.search("dir=(.*)", text)
+    assert folder
+    assert not Path(folder[1]).exists()
+
+
+def test_a_named_home_is_kept(listing, tmp_path, monkeypatch):
+    client = tmp_path / "qwen"
+    client.write_text("#!/bin/sh\ntouch $QWEN_HOME/session\n")
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    result = run("--url", listing, "--key", "right", "--home", str(tmp_path / "kept"), "qwen")
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["session", "settings.json"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--key", "wrong", "claude"], "answered 401. Give its key"),
+        (["--key", "right", "--model", "nope", "claude"], "does not serve 'nope'. It serves: maker/model-one, plain"),
+        (["--key", "right", "--api", "chat", "claude"], "claude speaks only: messages"),
+        (["--key", "right", "pi"], "`pi` is not on the PATH. Install it with: npm install -g"),
+    ],
+)
+def test_wrong_input_is_answered_with_what_to_change(listing, tmp_path, monkeypatch, arguments, says):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = run("--url", listing, *arguments)
+    assert result.exit_code == 1
+    assert says in result.output
+    assert "Traceback" not in result.output
+
+
+def test_no_gateway_is_said_so():
+    result = run("--url", "http://127.0.0.1:9", "claude")
+    assert result.exit_code == 1
+    assert "Start one with `turnwire serve`" in result.output
+    assert "not an http address" in run("--url", "ftp://x", "claude").output
+
+
+def test_a_gateway_that_tells_no_sizes_gets_careful_ones(listing):
+    from turnwire.harness import served_models
+
+    assert served_models(listing, "right") == [
+        ServedModel("maker/model-one", 65536, 4096),
+        ServedModel("plain", 32768, 8192),
+    ]
