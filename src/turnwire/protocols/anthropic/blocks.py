@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from turnwire.protocols.anthropic.tool_changes import TOOL_CHANGES, read_tool_change
 from turnwire.protocols.anthropic.vocabulary import NO_SEAL, UNPARSED_INPUT
 from turnwire.protocols.json_body import any_value, first_byte, invalid, nesting, part, raw_text
 from turnwire.protocols.limits import Limits
@@ -23,6 +24,7 @@ from turnwire.turns import (
     OpaqueBlock,
     ReasoningBlock,
     TextBlock,
+    Tool,
     ToolCallBlock,
     ToolResultBlock,
 )
@@ -70,10 +72,11 @@ _STRING = msgspec.json.Decoder(str)
 
 class BlockReader:
     """Reads the contents of one request's messages, one after another: results learn the name of the call they answer
-    from the calls read before them."""
+    from the calls read before them, and `tools` grows by those that the messages define."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, tools: dict[str, Tool]) -> None:
         self._limits = limits
+        self.tools = tools
         self._blocks = 0
         self._names: dict[str, str] = {}
         self.notes: list[Note] = []
@@ -128,8 +131,12 @@ class BlockReader:
                 yield self._image(wire, raw, path)
             case "document" | "search_result":
                 yield from self._document(wire, raw, path)
-            case _:
-                yield self._opaque(wire.type, raw, path)
+            case "compaction":
+                yield from self._inner(wire.content, f"{path}.content")
+            case kind if kind in TOOL_CHANGES:
+                yield read_tool_change(raw, path, self.tools, self._limits) or self._opaque(kind, raw, path)
+            case kind:
+                yield self._opaque(kind, raw, path)
 
     def _call(self, wire: _WireBlock, path: str) -> ToolCallBlock:
         if not wire.id:

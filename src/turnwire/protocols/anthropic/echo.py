@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from turnwire.turns import JSON
+from turnwire.turns import JSON, Message
 
 __all__ = ["Echo", "ThreadLink"]
 
@@ -24,11 +24,12 @@ class ThreadLink(msgspec.Struct, frozen=True, kw_only=True):
 class Echo(msgspec.Struct, frozen=True, kw_only=True):
     """`thinking` is whether thoughts are in play for this request; `omit_thinking` that the client wants only their
     signatures. `edits` are the requested context edits, `applied_edits` those that changed the conversation (None: the
-    request had no context_management)."""
+    request had no context_management). `history` holds the messages before the edits, where a thread keeps them."""
 
     thinking: bool = False
     omit_thinking: bool = False
     edits: tuple[dict[str, JSON], ...] = ()
     applied_edits: tuple[dict[str, JSON], ...] | None = None
     thread: ThreadLink | None = None
+    history: tuple[Message, ...] | None = None
     betas: tuple[str, ...] = ()

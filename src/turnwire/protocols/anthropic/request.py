@@ -18,7 +18,7 @@ from turnwire.protocols.anthropic.tools import read_tool_choice, read_tools
 from turnwire.protocols.context import agent_hints, dispatch_opt_in, turn_context
 from turnwire.protocols.json_body import JsonBody, any_value, first_byte, invalid, nesting, open_body, part
 from turnwire.protocols.limits import Limits
-from turnwire.protocols.wire import Inbound
+from turnwire.protocols.wire import Inbound, TurnFailure
 from turnwire.turns import (
     Block,
     Conversation,
@@ -75,6 +75,7 @@ class _WireMessage(msgspec.Struct):
     role: str
     content: msgspec.Raw = _NONE
     output_config: Any = None
+    clear_at: str | None = None
 
 
 class _WireThinking(msgspec.Struct):
@@ -128,11 +129,17 @@ class _Request:
         self.notes: list[Note] = list(body.notes)
 
     def inbound(self, count_tokens: TokenCounter) -> Inbound:
+        if "compaction" in self.fields:
+            raise invalid("compaction", "compaction on request is not offered; ask for a summary in a message instead")
         model = part(_STRING, self._required("model"), "model")
         if not model:
             raise invalid("model", "must name a model")
-        messages, effort = self._messages()
-        tools, hosted = self._tools()
+        thread = self._thread()
+        offered, hosted = self._tools()
+        reader = BlockReader(self.limits, {tool.name: tool for tool in offered})
+        messages, effort = self._messages(reader)
+        self.notes += reader.notes
+        tools = tuple(reader.tools.values())
         thinking, display = self._thinking()
         config = self._object("output_config")
         if effort is None:
@@ -146,14 +153,13 @@ class _Request:
             model=model,
             messages=messages,
             tools=tools,
-            tool_choice=self._tool_choice(tools, hosted),
+            tool_choice=self._tool_choice(tools, hosted, thread),
             sampling=self._sampling(),
             thinking=thinking,
             format=output,
             template_args=self._object("chat_template_kwargs") or {},
             context=self._context(tools, hosted, output),
         )
-        thread = self._thread()
         applied: tuple[dict[str, Any], ...] = ()
         if edits and (thread is None or thread.type == "create"):
             conversation, applied = apply_edits(conversation, edits, count_tokens)
@@ -169,19 +175,20 @@ class _Request:
                 edits=edits,
                 applied_edits=applied if managed is not None else None,
                 thread=thread,
+                history=messages if thread is not None else None,
                 betas=self._betas(),
             ),
         )
 
     # -------------------------------------------------------------------------------------------- messages
 
-    def _messages(self) -> tuple[tuple[Message, ...], str | None]:
+    def _messages(self, reader: BlockReader) -> tuple[tuple[Message, ...], str | None]:
         wires = part(_MESSAGES, self._required("messages"), "messages")
         if len(wires) > self.limits.messages:
             raise invalid("messages", f"{len(wires)} messages; the limit is {self.limits.messages}")
-        reader = BlockReader(self.limits)
         messages: list[Message] = []
         effort: str | None = None
+        last_user = max((index for index, wire in enumerate(wires) if wire.role == "user"), default=-1)
         if "system" in self.fields:
             messages += self._system(Message(role="system", blocks=reader.content(self.fields["system"], "system")))
         for index, wire in enumerate(wires):
@@ -191,12 +198,14 @@ class _Request:
                 raise invalid(f"{path}.role", f"{wire.role!r} is none of user, assistant, system")
             message = Message(role=role, blocks=reader.content(wire.content, f"{path}.content"))
             if role in ("system", "developer"):
-                messages += self._system(message)
+                if wire.clear_at == "next_user_message" and index < last_user:
+                    self.notes.append(Note("system.message_expired", f"{path}: shown only until the next user message"))
+                else:
+                    messages += self._system(message)
             else:
                 messages.append(message)
             if wire.output_config is not None:
                 effort = self._effort(wire.output_config, f"{path}.output_config") or effort
-        self.notes += reader.notes
         if not messages and "thread" not in self.fields:
             raise invalid("messages", "at least one message is needed")
         return tuple(messages), effort
@@ -223,10 +232,11 @@ class _Request:
             return (), ()
         return read_tools(self.fields["tools"], self.limits, self.notes)
 
-    def _tool_choice(self, tools: tuple[Tool, ...], hosted: tuple[str, ...]) -> ToolChoice:
+    def _tool_choice(self, tools: tuple[Tool, ...], hosted: tuple[str, ...], thread: ThreadLink | None) -> ToolChoice:
         if "tool_choice" not in self.fields:
             return ToolChoice()
-        return read_tool_choice(self.fields["tool_choice"], tools, hosted, self.notes)
+        continued = thread is not None and thread.type == "continue"
+        return read_tool_choice(self.fields["tool_choice"], tools, hosted, self.notes, continued=continued)
 
     def _thinking(self) -> tuple[Thinking, str | None]:
         if "thinking" not in self.fields:
@@ -235,7 +245,7 @@ class _Request:
         match wire.type:
             case "enabled":
                 return Thinking(mode="on", budget=wire.budget_tokens), wire.display
-            case "adaptive":
+            case "adaptive" | "between_tools":
                 return Thinking(mode="adaptive", budget=wire.budget_tokens), wire.display
             case "disabled":
                 return Thinking(mode="off"), None
@@ -325,6 +335,14 @@ class _Request:
             raise invalid("thread.type", f"{wire.type!r} is none of create, continue")
         if not wire.previous_message_id:
             raise invalid("thread.previous_message_id", "needed with type 'continue'")
+        for name in ("system", "tools"):
+            if name in self.fields:
+                raise TurnFailure(
+                    "invalid_request",
+                    f"{name}: a request that continues a thread takes this from the thread; leave it out",
+                    param=name,
+                    code="thread_fingerprint_mismatch",
+                )
         return ThreadLink(type="continue", previous_message_id=wire.previous_message_id)
 
     def _betas(self) -> tuple[str, ...]:

@@ -87,21 +87,20 @@ class StreamEncoder:
     def feed(self, events: Sequence[Event]) -> bytes:
         out: list[bytes] = []
         for event in events:
-            kind = type(event)
-            if kind is BlockDelta:
-                self._delta(event, out)  # type: ignore[arg-type]
-            elif kind is BlockOpened:
-                self._opened(event, out)  # type: ignore[arg-type]
-            elif kind is BlockClosed:
-                self._closed(event, out)  # type: ignore[arg-type]
-            elif kind is ToolCallClosed:
-                self._call_closed(event, out)  # type: ignore[arg-type]
-            elif kind is SealCarried:
-                self._carry(event, out)  # type: ignore[arg-type]
-            elif kind is Usage:
-                self._usage = event  # type: ignore[assignment]
-            elif kind is Finished:
-                self._finished(event, out)  # type: ignore[arg-type]
+            if isinstance(event, BlockDelta):
+                self._delta(event, out)
+            elif isinstance(event, BlockOpened):
+                self._opened(event, out)
+            elif isinstance(event, BlockClosed):
+                self._closed(event, out)
+            elif isinstance(event, ToolCallClosed):
+                self._call_closed(event, out)
+            elif isinstance(event, SealCarried):
+                self._carry(event, out)
+            elif isinstance(event, Usage):
+                self._usage = event
+            elif isinstance(event, Finished):
+                self._finished(event, out)
         return b"".join(out)
 
     def keepalive(self) -> bytes:
@@ -176,8 +175,9 @@ class StreamEncoder:
         out.append(_stop_frame(block.index))
 
     def _carry(self, event: SealCarried, out: list[bytes]) -> None:
-        """A trailing redacted thought carries the seal of what follows the last thought. Only after a call: that
-        message is never the client's final answer, which some clients read from the last block."""
+        """A trailing redacted thought carries the seal of what the model wrote after its last thought. It is sent only
+        where the turn holds a call: clients take a call-less message for the final answer, and some read that from its
+        last block alone, so that a trailing thought would hide the text."""
         if not (self._echo.thinking and self._calls and event.seal):
             return
         block = _Open("reasoning")

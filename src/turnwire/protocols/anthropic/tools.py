@@ -14,10 +14,13 @@ from turnwire.protocols.json_body import any_value, first_byte, invalid, nesting
 from turnwire.protocols.limits import Limits
 from turnwire.turns import JSON, Note, Tool, ToolChoice
 
-__all__ = ["read_tool_choice", "read_tools"]
+__all__ = ["WireTool", "read_tool_choice", "read_tools", "tool_from"]
 
 
-class _WireTool(msgspec.Struct):
+class WireTool(msgspec.Struct):
+    """A tool as the wire defines it; `cache_control`, `eager_input_streaming` and the like need no reading: nothing is
+    cached by mark, and arguments always stream."""
+
     name: str | None = None
     type: str | None = None
     description: str | None = None
@@ -33,7 +36,7 @@ class _WireChoice(msgspec.Struct):
 
 
 _TOOLS = msgspec.json.Decoder(list[msgspec.Raw])
-_TOOL = msgspec.json.Decoder(_WireTool)
+_TOOL = msgspec.json.Decoder(WireTool)
 _CHOICE = msgspec.json.Decoder(_WireChoice)
 _MODES: Mapping[str, str] = {"auto": "auto", "any": "required", "none": "none", "tool": "named"}
 
@@ -95,11 +98,15 @@ def read_tools(raw: msgspec.Raw, limits: Limits, notes: list[Note]) -> tuple[tup
     for index, item in enumerate(items):
         path = f"tools.{index}"
         wire = part(_TOOL, item, path)
-        tool = _tool(wire, path, limits)
+        tool = tool_from(wire, path, limits)
         if tool is None:
             hosted.append(wire.name or wire.type or "")
             searches = searches or (wire.type or "").startswith("tool_search_tool")
-            notes.append(Note("tools.hosted_ignored", f"{path}: {wire.type} runs on a hosted service; not offered"))
+            notes.append(
+                Note(
+                    "tools.hosted_ignored", f"{path}: {wire.type} has no schema and is run by nobody here; not offered"
+                )
+            )
         elif tool.name in tools:
             notes.append(Note("tools.duplicate", f"{path}: {tool.name} is defined twice; the first definition holds"))
         else:
@@ -113,9 +120,9 @@ def read_tools(raw: msgspec.Raw, limits: Limits, notes: list[Note]) -> tuple[tup
 
 
 def read_tool_choice(
-    raw: msgspec.Raw, tools: tuple[Tool, ...], hosted: tuple[str, ...], notes: list[Note]
+    raw: msgspec.Raw, tools: tuple[Tool, ...], hosted: tuple[str, ...], notes: list[Note], *, continued: bool = False
 ) -> ToolChoice:
-    """The client's choice among the tools."""
+    """The client's choice among the tools. A request that continues a thread (`continued`) has its tools elsewhere."""
     if first_byte(raw) == '"':
         wire = _WireChoice(any_value(raw, "tool_choice"))
     else:
@@ -130,11 +137,11 @@ def read_tool_choice(
         if wire.name in hosted:
             notes.append(Note("tools.choice_ignored", f"tool_choice names {wire.name}, which is not offered"))
             return ToolChoice(parallel=parallel)
-        if all(tool.name != wire.name for tool in tools):
+        if not continued and all(tool.name != wire.name for tool in tools):
             raise invalid("tool_choice.name", f"no tool named {wire.name!r} in tools")
         return ToolChoice(mode="named", name=wire.name, parallel=parallel)
     if mode == "required":
-        if tools:
+        if tools or continued:
             return ToolChoice(mode="required", parallel=parallel)
         if not hosted:
             raise invalid("tool_choice", "type 'any' needs at least one tool")
@@ -142,7 +149,8 @@ def read_tool_choice(
     return ToolChoice(mode="none" if mode == "none" else "auto", parallel=parallel)
 
 
-def _tool(wire: _WireTool, path: str, limits: Limits) -> Tool | None:
+def tool_from(wire: WireTool, path: str, limits: Limits) -> Tool | None:
+    """The tool behind a definition; None for one that the client cannot run."""
     kind = wire.type or "custom"
     has_schema = first_byte(wire.input_schema) == "{"
     description, schema = wire.description or "", None

@@ -48,5 +48,6 @@ def usage_object(usage: Usage) -> dict[str, object]:
         "cache_read_input_tokens": cached,
         "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
         "output_tokens": usage.output,
+        "output_tokens_details": {"thinking_tokens": min(usage.reasoning, usage.output)},
         "service_tier": "standard",
     }
