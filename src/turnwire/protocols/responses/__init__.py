@@ -1,0 +1,79 @@
+"""The OpenAI Responses API: requests in, events and response objects out.
+
+Promise: a Responses request survives as one. Items keep their order, calls come back in the client's own names and
+kinds, and every reasoning item carries what the next turn needs to be replayed exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from turnwire.protocols.wire import Encoder, ErrorReply, Inbound, TurnFacts, TurnFailure
+from turnwire.turns import Usage
+
+from .compacting import CompactedEncoder, CompactionStreamEncoder
+from .compaction import SUMMARY_PROMPT, compaction_item, read_summary, summary_request
+from .conformance import check_document, check_events, parse_stream
+from .echo import Echo
+from .failures import error_reply
+from .request import RequestBody, decode, decode_request, read_fields, read_request
+from .stored import ResponseStore, Stored, StoredResponse, history, item_page, with_ids
+from .stream import DocumentEncoder, StreamEncoder, response_id
+from .tools import Origin, Toolbox
+
+__all__ = [
+    "SUMMARY_PROMPT",
+    "CompactedEncoder",
+    "CompactionStreamEncoder",
+    "DocumentEncoder",
+    "Echo",
+    "Origin",
+    "RequestBody",
+    "ResponseStore",
+    "Stored",
+    "StoredResponse",
+    "StreamEncoder",
+    "Toolbox",
+    "check_document",
+    "check_events",
+    "compaction_item",
+    "decode",
+    "decode_request",
+    "document_encoder",
+    "error_reply",
+    "history",
+    "item_page",
+    "parse_stream",
+    "read_fields",
+    "read_request",
+    "read_summary",
+    "refusal",
+    "response_id",
+    "stream_encoder",
+    "summary_request",
+    "with_ids",
+]
+
+
+def stream_encoder(facts: TurnFacts, echo: object, *, now: Callable[[], float] | None = None) -> Encoder:
+    """The encoder of a streaming answer."""
+    assert isinstance(echo, Echo)
+    return (CompactionStreamEncoder if echo.compaction else StreamEncoder)(facts, echo, now=now)
+
+
+def document_encoder(facts: TurnFacts, echo: object, *, now: Callable[[], float] | None = None) -> Encoder:
+    """The encoder of an answer in one piece."""
+    return DocumentEncoder(facts, echo, now=now)
+
+
+def refusal(failure: TurnFailure, inbound: Inbound, facts: TurnFacts) -> ErrorReply:
+    """A failure of a decoded request before the first byte of its answer. On a stream an overflow is a
+    `response.failed` event, and so is a rate limit for Codex: only then do the clients compact, or wait."""
+    echo = inbound.echo
+    if inbound.stream and isinstance(echo, Echo):
+        told = failure.kind == "context_overflow" or (failure.kind == "rate_limited" and echo.codex)
+        if told:
+            encoder = StreamEncoder(facts, echo)
+            body = encoder.start(Usage(failure.prompt_tokens or 0)) + encoder.fail(failure)
+            return ErrorReply(status=200, body=body, media_type=encoder.media_type)
+    return error_reply(failure)

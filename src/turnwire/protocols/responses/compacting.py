@@ -1,0 +1,125 @@
+"""The answer to a request for compaction: the model's hand-over note, carried in exactly one `compaction` item.
+
+Promise: whatever the model thinks or writes around it, the client gets one compaction item or a failure, as a stream
+(`compaction_trigger` in the input) or as a compacted response object (`/responses/compact`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from turnwire.protocols.wire import TurnFacts, TurnFailure
+from turnwire.turns import BlockDelta, BlockOpened, Event, Finished, Usage
+
+from .compaction import compaction_item, kept_messages
+from .echo import Echo
+from .failures import failed_error
+from .output import whole_item
+from .stored import with_ids
+from .stream import StreamEncoder, response_id, usage_object
+
+__all__ = ["CompactedEncoder", "CompactionStreamEncoder"]
+
+
+class _Summary:
+    """Collects the text of a turn; thoughts and calls are no part of a hand-over note."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._in_text = False
+
+    def feed(self, one: Event) -> None:
+        if isinstance(one, BlockOpened):
+            self._in_text = one.kind == "text"
+        elif isinstance(one, BlockDelta) and self._in_text:
+            self._parts.append(one.text)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._parts).strip()
+
+
+_EMPTY = TurnFailure("engine_failed", "The model wrote no summary; try again.")
+
+
+class CompactionStreamEncoder(StreamEncoder):
+    """A stream whose only output is one compaction item."""
+
+    def __init__(self, facts: TurnFacts, echo: object, *, now: Callable[[], float] | None = None) -> None:
+        super().__init__(facts, echo, now=now)
+        self._summary = _Summary()
+
+    def feed(self, events: Sequence[Event]) -> bytes:
+        out = []
+        for one in events:
+            if isinstance(one, Usage):
+                super().feed((one,))
+            elif isinstance(one, Finished):
+                out.append(self._end(one))
+            else:
+                self._summary.feed(one)
+        return b"".join(out)
+
+    def _end(self, finished: Finished) -> bytes:
+        text = self._summary.text
+        if finished.reason in ("abort", "error"):
+            return super().feed((finished,))
+        if not text:
+            return self.fail(_EMPTY)
+        item = compaction_item(f"cmp_{self._turn_id}_0", text)
+        events, encoded = whole_item(0, item)
+        self._items.append(encoded)
+        return self._frames(events) + super().feed((Finished("stop"),))
+
+
+class CompactedEncoder:
+    """The answer of `/responses/compact`: the user's messages that stay, then the compaction item."""
+
+    media_type = "application/json"
+
+    def __init__(self, facts: TurnFacts, echo: object) -> None:
+        assert isinstance(echo, Echo)
+        self._facts = facts
+        self._echo = echo
+        self._summary = _Summary()
+        self._usage = Usage(0)
+        self.failure: TurnFailure | None = None
+
+    def start(self, usage: Usage) -> bytes:
+        return b""
+
+    def feed(self, events: Sequence[Event]) -> bytes:
+        for one in events:
+            if isinstance(one, Usage):
+                self._usage = one
+            elif isinstance(one, Finished):
+                return self._end(one)
+            else:
+                self._summary.feed(one)
+        return b""
+
+    def keepalive(self) -> bytes:
+        return b""
+
+    def fail(self, failure: TurnFailure) -> bytes:
+        self.failure = failure
+        return msgspec.json.encode({"error": {**failed_error(failure), "type": "server_error", "param": None}})
+
+    def _end(self, finished: Finished) -> bytes:
+        text = self._summary.text
+        if not text or finished.reason in ("abort", "error"):
+            return self.fail(_EMPTY)
+        turn = self._facts.turn_id
+        output: list[dict[str, Any]] = [*with_ids(kept_messages(self._echo.input_items), turn)]
+        output.append(compaction_item(f"cmp_{turn}_0", text))
+        body = {
+            "id": response_id(turn),
+            "object": "response.compaction",
+            "created_at": self._facts.created,
+            "output": output,
+            "usage": usage_object(self._usage),
+        }
+        return msgspec.json.encode(body)

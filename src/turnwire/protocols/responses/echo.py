@@ -1,0 +1,89 @@
+"""What a response object repeats of its request, prepared once as bytes.
+
+Promise: every field OpenAI's response object has is there, with the request's value or OpenAI's default, so strict
+client types accept it; the bytes are made once per request and reused in every event that carries the object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from .tools import Toolbox
+
+__all__ = ["Echo", "echoed_fields"]
+
+DEFAULTS: Mapping[str, Any] = {
+    "background": False,
+    "frequency_penalty": 0.0,
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "presence_penalty": 0.0,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "prompt_cache_retention": None,
+    "safety_identifier": None,
+    "service_tier": "default",
+    "store": True,
+    "temperature": 1.0,
+    "tool_choice": "auto",
+    "top_logprobs": 0,
+    "top_p": 1.0,
+    "truncation": "disabled",
+    "user": None,
+}
+"""Fields of the response object that are copied from the request, and what stands there when it is silent."""
+
+
+class Echo(msgspec.Struct, kw_only=True):
+    """What the encoders of one response need from its request. `fields` are the members of the response object that
+    never change, as JSON starting with a comma; `input_items` is what a stored response keeps of its input."""
+
+    fields: bytes = b""
+    toolbox: Toolbox = msgspec.field(default_factory=Toolbox)
+    summaries: bool = True
+    store: bool = True
+    background: bool = False
+    previous_response_id: str | None = None
+    input_items: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    compaction: bool = False
+    codex: bool = False
+
+
+def echoed_fields(request: Mapping[str, Any], model: str) -> bytes:
+    """The constant members of the response object for this request."""
+    fields: dict[str, Any] = {"model": model}
+    for name, default in DEFAULTS.items():
+        value = request.get(name)
+        fields[name] = default if value is None else value
+    if fields["service_tier"] == "auto":
+        fields["service_tier"] = "default"
+    reasoning = request.get("reasoning") or {}
+    fields["reasoning"] = {"effort": None, "summary": None, **reasoning}
+    text = dict(request.get("text") or {})
+    fields["text"] = {**text, "format": _format(text.get("format")), "verbosity": text.get("verbosity") or "medium"}
+    fields["tools"] = [_tool(tool) for tool in request.get("tools") or []]
+    for name in ("prompt_cache_options", "image", "access_programs"):
+        if request.get(name) is not None:
+            fields[name] = request[name]
+    return b"," + msgspec.json.encode(fields)[1:-1]
+
+
+def _format(form: Any) -> dict[str, Any]:
+    if not isinstance(form, dict):
+        return {"type": "text"}
+    if form.get("type") == "json_schema":
+        return {"name": "output", "description": None, "strict": False, **form}
+    return form
+
+
+def _tool(tool: Any) -> Any:
+    """A tool as the response object states it: the optional fields of a function are spelled out."""
+    if isinstance(tool, dict) and tool.get("type", "function") == "function":
+        return {"type": "function", "description": None, "parameters": None, "strict": None, **tool}
+    return tool

@@ -1,0 +1,293 @@
+"""Output items while they grow: their events as prepared bytes, and the finished item.
+
+Promise: an item opens with its `added` event, every piece of text is JSON-encoded exactly once, and `close` gives all
+`done` events and the finished item from the same bytes. No event here carries its sequence number yet.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from .custom_input import CustomInput
+from .tools import Origin
+
+__all__ = [
+    "CustomCallItem",
+    "FunctionCallItem",
+    "MessageItem",
+    "OutputItem",
+    "ReasoningItem",
+    "SearchCallItem",
+    "carrier_item",
+    "event",
+    "whole_item",
+]
+
+encode = msgspec.json.Encoder().encode
+
+COMPLETED = b"completed"
+IN_PROGRESS = b"in_progress"
+
+
+def event(kind: bytes, members: bytes) -> bytes:
+    """A whole event but for its sequence number, which ends the frame."""
+    return b"event: %b\ndata: {%b" % (kind, _typed(kind, members))
+
+
+def _typed(kind: bytes, members: bytes) -> bytes:
+    return b'"type":"%b",%b' % (kind, members)
+
+
+class OutputItem(Protocol):
+    """An open item. `delta_head` starts the frame of each delta: the encoded text and the sequence number follow."""
+
+    delta_head: bytes
+
+    def opening(self) -> list[bytes]: ...
+
+    def delta(self, text: str) -> bytes:
+        """The encoded text of the next delta; empty when there is nothing to send yet."""
+        ...
+
+    def close(self, *, arguments: str = "", seal: str = "", status: bytes = COMPLETED) -> tuple[list[bytes], bytes]:
+        """The closing events and the finished item."""
+        ...
+
+
+def _place(item_id: str, index: int) -> bytes:
+    return b'"item_id":"%b","output_index":%d' % (item_id.encode(), index)
+
+
+def _added(index: int, item: bytes) -> bytes:
+    return event(b"response.output_item.added", b'"output_index":%d,"item":%b' % (index, item))
+
+
+def _done(index: int, item: bytes) -> bytes:
+    return event(b"response.output_item.done", b'"output_index":%d,"item":%b' % (index, item))
+
+
+class MessageItem:
+    """An assistant message with one text part."""
+
+    __slots__ = ("_id", "_index", "_parts", "_place", "delta_head")
+
+    def __init__(self, turn_id: str, index: int) -> None:
+        self._id = f"msg_{turn_id}_{index}"
+        self._index = index
+        self._place = _place(self._id, index) + b',"content_index":0'
+        self._parts: list[bytes] = []
+        self.delta_head = event(b"response.output_text.delta", self._place + b',"logprobs":[],"delta":')
+
+    def opening(self) -> list[bytes]:
+        return [
+            _added(self._index, self._item(IN_PROGRESS, b"")),
+            event(b"response.content_part.added", self._place + b',"part":' + _text_part(b'""')),
+        ]
+
+    def delta(self, text: str) -> bytes:
+        encoded = encode(text)
+        self._parts.append(encoded[1:-1])
+        return encoded
+
+    def close(self, *, arguments: str = "", seal: str = "", status: bytes = COMPLETED) -> tuple[list[bytes], bytes]:
+        text = b'"%b"' % b"".join(self._parts)
+        part = _text_part(text)
+        item = self._item(status, part)
+        return [
+            event(b"response.output_text.done", self._place + b',"logprobs":[],"text":' + text),
+            event(b"response.content_part.done", self._place + b',"part":' + part),
+            _done(self._index, item),
+        ], item
+
+    def _item(self, status: bytes, content: bytes) -> bytes:
+        return b'{"id":"%b","type":"message","status":"%b","role":"assistant","content":[%b]}' % (
+            self._id.encode(),
+            status,
+            content,
+        )
+
+
+def _text_part(text: bytes) -> bytes:
+    return b'{"type":"output_text","annotations":[],"logprobs":[],"text":%b}' % text
+
+
+class ReasoningItem:
+    """A thought. It is shown as its summary (what every client displays) and carried whole in `encrypted_content`."""
+
+    __slots__ = ("_id", "_index", "_parts", "_place", "_visible", "delta_head")
+
+    def __init__(self, turn_id: str, index: int, *, visible: bool) -> None:
+        self._id = f"rs_{turn_id}_{index}"
+        self._index = index
+        self._visible = visible
+        self._place = _place(self._id, index) + b',"summary_index":0'
+        self._parts: list[bytes] = []
+        self.delta_head = event(b"response.reasoning_summary_text.delta", self._place + b',"delta":')
+
+    def opening(self) -> list[bytes]:
+        added = _added(self._index, _reasoning(self._id, b"", b"null", IN_PROGRESS))
+        if not self._visible:
+            return [added]
+        part = self._place + b',"part":' + _summary_part(b'""')
+        return [added, event(b"response.reasoning_summary_part.added", part)]
+
+    def delta(self, text: str) -> bytes:
+        if not self._visible:
+            return b""
+        encoded = encode(text)
+        self._parts.append(encoded[1:-1])
+        return encoded
+
+    def close(self, *, arguments: str = "", seal: str = "", status: bytes = COMPLETED) -> tuple[list[bytes], bytes]:
+        carried = encode(seal or None)
+        if not self._visible:
+            item = _reasoning(self._id, b"", carried, status)
+            return [_done(self._index, item)], item
+        text = b'"%b"' % b"".join(self._parts)
+        part = _summary_part(text)
+        item = _reasoning(self._id, part, carried, status)
+        return [
+            event(b"response.reasoning_summary_text.done", self._place + b',"text":' + text),
+            event(b"response.reasoning_summary_part.done", self._place + b',"part":' + part),
+            _done(self._index, item),
+        ], item
+
+
+def _summary_part(text: bytes) -> bytes:
+    return b'{"type":"summary_text","text":%b}' % text
+
+
+def _reasoning(item_id: str, summary: bytes, carried: bytes, status: bytes) -> bytes:
+    return b'{"id":"%b","type":"reasoning","summary":[%b],"encrypted_content":%b,"status":"%b"}' % (
+        item_id.encode(),
+        summary,
+        carried,
+        status,
+    )
+
+
+def carrier_item(turn_id: str, index: int, seal: str) -> tuple[list[bytes], bytes]:
+    """A reasoning item without a thought: it only carries the seal of what came after the last one."""
+    item_id = f"rs_{turn_id}_{index}"
+    item = _reasoning(item_id, b"", encode(seal), COMPLETED)
+    return [_added(index, _reasoning(item_id, b"", b"null", IN_PROGRESS)), _done(index, item)], item
+
+
+class FunctionCallItem:
+    """A function call; its argument text streams as it is written."""
+
+    __slots__ = ("_head", "_index", "_name", "_place", "_tail", "delta_head")
+
+    def __init__(self, turn_id: str, index: int, call_id: str, origin: Origin) -> None:
+        item_id = f"fc_{turn_id}_{index}"
+        self._index = index
+        self._place = _place(item_id, index)
+        self._name = encode(origin.name)
+        space = b',"namespace":' + encode(origin.namespace) if origin.namespace else b""
+        self._head = b'{"id":"%b","type":"function_call","call_id":%b,"name":%b%b,"arguments":' % (
+            item_id.encode(),
+            encode(call_id),
+            self._name,
+            space,
+        )
+        self.delta_head = event(b"response.function_call_arguments.delta", self._place + b',"delta":')
+
+    def opening(self) -> list[bytes]:
+        return [_added(self._index, self._item(b'""', IN_PROGRESS))]
+
+    def delta(self, text: str) -> bytes:
+        return encode(text)
+
+    def close(self, *, arguments: str = "", seal: str = "", status: bytes = COMPLETED) -> tuple[list[bytes], bytes]:
+        encoded = encode(arguments)
+        item = self._item(encoded, status)
+        done = self._place + b',"name":%b,"arguments":%b' % (self._name, encoded)
+        return [event(b"response.function_call_arguments.done", done), _done(self._index, item)], item
+
+    def _item(self, arguments: bytes, status: bytes) -> bytes:
+        return b'%b%b,"status":"%b"}' % (self._head, arguments, status)
+
+
+class CustomCallItem:
+    """A custom tool call: the model's one argument, given back as the raw text that it holds."""
+
+    __slots__ = ("_head", "_index", "_input", "_place", "_received", "delta_head")
+
+    def __init__(self, turn_id: str, index: int, call_id: str, origin: Origin) -> None:
+        item_id = f"ctc_{turn_id}_{index}"
+        self._index = index
+        self._place = _place(item_id, index)
+        self._input = CustomInput()
+        self._received = 0
+        space = b',"namespace":' + encode(origin.namespace) if origin.namespace else b""
+        self._head = b'{"id":"%b","type":"custom_tool_call","call_id":%b,"name":%b%b,"input":' % (
+            item_id.encode(),
+            encode(call_id),
+            encode(origin.name),
+            space,
+        )
+        self.delta_head = event(b"response.custom_tool_call_input.delta", self._place + b',"delta":')
+
+    def opening(self) -> list[bytes]:
+        return [_added(self._index, self._item(b'""', IN_PROGRESS))]
+
+    def delta(self, text: str) -> bytes:
+        self._received += len(text)
+        piece = self._input.feed(text)
+        return encode(piece) if piece else b""
+
+    def close(self, *, arguments: str = "", seal: str = "", status: bytes = COMPLETED) -> tuple[list[bytes], bytes]:
+        piece = self._input.feed(arguments[self._received :])
+        last, whole = self._input.finish()
+        encoded = encode(whole)
+        item = self._item(encoded, status)
+        events = [self.delta_head + encode(piece + last)] if piece or last else []
+        events.append(event(b"response.custom_tool_call_input.done", self._place + b',"input":' + encoded))
+        events.append(_done(self._index, item))
+        return events, item
+
+    def _item(self, text: bytes, status: bytes) -> bytes:
+        return b'%b%b,"status":"%b"}' % (self._head, text, status)
+
+
+class SearchCallItem:
+    """A call of the client's own tool search; its arguments are an object and have no deltas on this wire."""
+
+    __slots__ = ("_head", "_index", "delta_head")
+
+    def __init__(self, turn_id: str, index: int, call_id: str, origin: Origin) -> None:
+        self._index = index
+        self._head = b'{"id":"tsc_%b_%d","type":"tool_search_call","call_id":%b,"execution":"client","arguments":' % (
+            turn_id.encode(),
+            index,
+            encode(call_id),
+        )
+        self.delta_head = b""
+
+    def opening(self) -> list[bytes]:
+        return [_added(self._index, self._item(b"{}", IN_PROGRESS))]
+
+    def delta(self, text: str) -> bytes:
+        return b""
+
+    def close(self, *, arguments: str = "", seal: str = "", status: bytes = COMPLETED) -> tuple[list[bytes], bytes]:
+        item = self._item(encode(_value(arguments)), status)
+        return [_done(self._index, item)], item
+
+    def _item(self, arguments: bytes, status: bytes) -> bytes:
+        return b'%b%b,"status":"%b"}' % (self._head, arguments, status)
+
+
+def _value(arguments: str) -> Any:
+    try:
+        return msgspec.json.decode(arguments) if arguments else {}
+    except (msgspec.DecodeError, RecursionError):
+        return arguments
+
+
+def whole_item(index: int, item: dict[str, Any]) -> tuple[list[bytes], bytes]:
+    """An item that is known whole: added and done at once."""
+    encoded = encode(item)
+    return [_added(index, encoded), _done(index, encoded)], encoded

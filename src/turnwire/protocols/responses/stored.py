@@ -1,0 +1,131 @@
+"""Stored responses: what is kept of a turn, and how later requests refer to it.
+
+Promise: pure values and functions; where they are kept is the gateway's affair, behind `ResponseStore`. A chain of
+`previous_response_id` gives back every item of the earlier turns, in order, verbatim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from .compaction import kept_messages
+
+__all__ = ["ResponseStore", "Stored", "StoredResponse", "history", "item_page", "referred", "resolved", "with_ids"]
+
+MAX_CHAIN = 10_000
+"""Turns in one chain of previous_response_id."""
+
+_ID_PREFIX: Mapping[str, str] = {
+    "message": "msg",
+    "reasoning": "rs",
+    "function_call": "fc",
+    "function_call_output": "fco",
+    "custom_tool_call": "ctc",
+    "custom_tool_call_output": "ctco",
+    "compaction": "cmp",
+}
+
+
+class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """One response as it is kept: the response object as JSON, its input items and its output items."""
+
+    id: str
+    tenant: str
+    created: int
+    document: bytes
+    input_items: tuple[dict[str, Any], ...] = ()
+    output_items: tuple[dict[str, Any], ...] = ()
+    previous_response_id: str | None = None
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request's references resolved to. `history` is None when its previous response is unknown."""
+
+    items: Mapping[str, Mapping[str, Any]] = {}
+    history: tuple[Mapping[str, Any], ...] | None = None
+
+
+class ResponseStore(Protocol):
+    """Where responses are kept. Every call is bound to one tenant; nobody sees another's."""
+
+    async def put(self, response: StoredResponse) -> None: ...
+
+    async def get(self, tenant: str, response_id: str) -> StoredResponse | None: ...
+
+    async def delete(self, tenant: str, response_id: str) -> bool: ...
+
+    async def chain(self, tenant: str, response_id: str) -> list[StoredResponse]:
+        """The response and all before it, oldest first; empty when any of them is gone."""
+        ...
+
+    async def items(self, tenant: str, item_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Items of stored responses, by id; the unknown are left out."""
+        ...
+
+
+def referred(items: Any) -> tuple[str, ...]:
+    """Ids of the items that a request only refers to."""
+    if not isinstance(items, list):
+        return ()
+    return tuple(item["id"] for item in items if _is_reference(item))
+
+
+def resolved(items: Sequence[dict[str, Any]], known: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The items with every reference that is known put in its place."""
+    return [dict(known.get(item["id"], item)) if _is_reference(item) else item for item in items]
+
+
+def _is_reference(item: Any) -> bool:
+    if not isinstance(item, dict) or not isinstance(item.get("id"), str):
+        return False
+    return item.get("type") == "item_reference" or ("type" not in item and "role" not in item)
+
+
+def history(chain: Sequence[StoredResponse]) -> tuple[dict[str, Any], ...]:
+    """All items of earlier turns, oldest first, as if the client had sent them again. What came before a compaction
+    was replaced by it."""
+    items: list[dict[str, Any]] = []
+    for response in chain:
+        items += [item for item in response.input_items if item.get("type") != "compaction_trigger"]
+        if any(item.get("type") == "compaction" for item in response.output_items):
+            items = kept_messages(items)
+        items += response.output_items
+    return tuple(items)
+
+
+def with_ids(items: Sequence[Mapping[str, Any]], turn_id: str) -> tuple[dict[str, Any], ...]:
+    """Input items as they are stored: each has a type and an id."""
+    kept = []
+    for number, item in enumerate(items):
+        kind = str(item.get("type") or "message")
+        if kind == "item_reference":
+            kept.append(dict(item))
+            continue
+        made = f"{_ID_PREFIX.get(kind, 'item')}_{turn_id}_in{number}"
+        stored = {**item, "type": kind, "id": item.get("id") or made}
+        if kind == "message":
+            stored.setdefault("status", "completed")
+            if isinstance(stored.get("content"), str):
+                part = "output_text" if stored.get("role") == "assistant" else "input_text"
+                stored["content"] = [{"type": part, "text": stored["content"]}]
+        kept.append(stored)
+    return tuple(kept)
+
+
+def item_page(items: Sequence[Mapping[str, Any]], *, after: str | None, limit: int, order: str) -> dict[str, Any]:
+    """One page of a list of items, newest first unless `order` is asc."""
+    ordered = list(items) if order == "asc" else list(reversed(items))
+    if after is not None:
+        place = next((i for i, item in enumerate(ordered) if item.get("id") == after), None)
+        ordered = ordered[place + 1 :] if place is not None else []
+    page = ordered[:limit]
+    return {
+        "object": "list",
+        "data": page,
+        "first_id": page[0].get("id") if page else None,
+        "last_id": page[-1].get("id") if page else None,
+        "has_more": len(ordered) > len(page),
+    }

@@ -1,0 +1,237 @@
+"""The answer as events: a turn's events in, server-sent events of the Responses API out.
+
+Promise: items appear in the order the model wrote them, each is done the moment it closes, sequence numbers grow by one
+from 0, and the stream ends with exactly one of `response.completed`, `response.incomplete`, `response.failed`. A delta
+costs one JSON encoding of its text and nothing else that grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from turnwire.protocols.wire import TurnFacts, TurnFailure
+from turnwire.turns import (
+    BlockClosed,
+    BlockDelta,
+    BlockOpened,
+    Event,
+    Finished,
+    FinishReason,
+    SealCarried,
+    ToolCallClosed,
+    Usage,
+)
+
+from .echo import Echo
+from .failures import failed_error
+from .output import (
+    CustomCallItem,
+    FunctionCallItem,
+    MessageItem,
+    OutputItem,
+    ReasoningItem,
+    SearchCallItem,
+    carrier_item,
+    event,
+)
+from .tools import CallKind, Origin
+
+__all__ = ["DocumentEncoder", "StreamEncoder", "response_id", "usage_object"]
+
+encode = msgspec.json.Encoder().encode
+
+INCOMPLETE: dict[FinishReason, str] = {"length": "max_output_tokens", "content_filter": "content_filter"}
+CALL_ITEMS: Mapping[CallKind, Callable[[str, int, str, Origin], OutputItem]] = {
+    "function": FunctionCallItem,
+    "custom": CustomCallItem,
+    "tool_search": SearchCallItem,
+}
+CUT_SHORT = frozenset({"length", "content_filter", "abort", "error"})
+
+
+def response_id(turn_id: str) -> str:
+    """The id of a turn's response."""
+    return f"resp_{turn_id}"
+
+
+def usage_object(usage: Usage) -> dict[str, Any]:
+    """Token counts with both details objects, all integers: clients reject a response where one is missing."""
+    return {
+        "input_tokens": usage.prompt,
+        "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},
+        "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
+        "total_tokens": usage.prompt + usage.output,
+    }
+
+
+class StreamEncoder:
+    """Encodes one turn as server-sent events. `now` gives the time for `completed_at` (null without it)."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, facts: TurnFacts, echo: object, *, now: Callable[[], float] | None = None) -> None:
+        assert isinstance(echo, Echo)
+        self._turn_id = facts.turn_id
+        self._echo = echo
+        self._now = now
+        self._sequence = 0
+        self._head = b'{"id":"%b","object":"response","created_at":%d' % (
+            response_id(facts.turn_id).encode(),
+            facts.created,
+        )
+        self._open: OutputItem | None = None
+        self._items: list[bytes] = []
+        self._usage: Usage | None = None
+        self.document = self._response(b"in_progress")
+        self.finished = False
+
+    @property
+    def output_items(self) -> tuple[dict[str, Any], ...]:
+        """The items that are finished so far."""
+        return tuple(msgspec.json.decode(item) for item in self._items)
+
+    def start(self, usage: Usage) -> bytes:
+        return self._frames(
+            [
+                event(b"response.created", b'"response":' + self.document),
+                event(b"response.in_progress", b'"response":' + self.document),
+            ]
+        )
+
+    def keepalive(self) -> bytes:
+        # Codex counts only parsed events as life, and every client knows this one.
+        return self._frames([event(b"response.in_progress", b'"response":' + self.document)])
+
+    def feed(self, events: Sequence[Event]) -> bytes:
+        out: list[bytes] = []
+        sequence = self._sequence
+        status = b"completed"
+        if events and isinstance(last := events[-1], Finished) and last.reason in CUT_SHORT:
+            # What closes together with a turn that was cut short is what was cut.
+            status = b"incomplete"
+        for one in events:
+            if type(one) is BlockDelta:
+                item = self._open
+                if item is None:
+                    continue
+                text = item.delta(one.text)
+                if text:
+                    out += (item.delta_head, text, b',"sequence_number":%d}\n\n' % sequence)
+                    sequence += 1
+                continue
+            self._sequence = sequence
+            out.append(self._other(one, status))
+            sequence = self._sequence
+        self._sequence = sequence
+        return b"".join(out)
+
+    def fail(self, failure: TurnFailure) -> bytes:
+        self.finished = True
+        self.document = self._response(b"failed", error=encode(failed_error(failure)))
+        return self._frames([event(b"response.failed", b'"response":' + self.document)])
+
+    # ------------------------------------------------------------------------------------------------ all but deltas
+
+    def _other(self, one: Event, status: bytes) -> bytes:
+        if isinstance(one, BlockOpened):
+            self._open = self._item(one)
+            return self._frames(self._open.opening())
+        if isinstance(one, BlockClosed):
+            return self._close(seal=one.seal, status=status)
+        if isinstance(one, ToolCallClosed):
+            return self._close(arguments=one.arguments, status=status)
+        if isinstance(one, SealCarried):
+            events, item = carrier_item(self._turn_id, len(self._items), one.seal)
+            self._items.append(item)
+            return self._frames(events)
+        if isinstance(one, Usage):
+            self._usage = one
+        elif isinstance(one, Finished):
+            return self._finish(one)
+        return b""
+
+    def _item(self, opened: BlockOpened) -> OutputItem:
+        index = len(self._items)
+        if opened.kind == "text":
+            return MessageItem(self._turn_id, index)
+        if opened.kind == "reasoning":
+            return ReasoningItem(self._turn_id, index, visible=self._echo.summaries)
+        origin = self._echo.toolbox.origin(opened.name)
+        call_id = opened.call_id or f"call_{self._turn_id}_{index}"
+        return CALL_ITEMS[origin.kind](self._turn_id, index, call_id, origin)
+
+    def _close(self, *, arguments: str = "", seal: str = "", status: bytes) -> bytes:
+        item, self._open = self._open, None
+        if item is None:
+            return b""
+        events, finished = item.close(arguments=arguments, seal=seal, status=status)
+        self._items.append(finished)
+        return self._frames(events)
+
+    def _finish(self, finished: Finished) -> bytes:
+        self.finished = True
+        if finished.reason in ("abort", "error"):
+            return self.fail(TurnFailure("engine_failed", "The generation was broken off before it was complete."))
+        reason = INCOMPLETE.get(finished.reason)
+        if reason is None:
+            self.document = self._response(b"completed")
+            return self._frames([event(b"response.completed", b'"response":' + self.document)])
+        self.document = self._response(b"incomplete", incomplete=encode({"reason": reason}))
+        return self._frames([event(b"response.incomplete", b'"response":' + self.document)])
+
+    def _response(self, status: bytes, *, error: bytes = b"null", incomplete: bytes = b"null") -> bytes:
+        completed_at = b"%d" % self._now() if status == b"completed" and self._now is not None else b"null"
+        return b'%b,"status":"%b","completed_at":%b,"error":%b,"incomplete_details":%b,"output":[%b],"usage":%b%b}' % (
+            self._head,
+            status,
+            completed_at,
+            error,
+            incomplete,
+            b",".join(self._items),
+            encode(usage_object(self._usage)) if self._usage is not None else b"null",
+            self._echo.fields,
+        )
+
+    def _frames(self, events: Sequence[bytes]) -> bytes:
+        out: list[bytes] = []
+        for one in events:
+            out += (one, b',"sequence_number":%d}\n\n' % self._sequence)
+            self._sequence += 1
+        return b"".join(out)
+
+
+class DocumentEncoder:
+    """Encodes one turn as a single response object: the one with which the stream of the same turn would end."""
+
+    media_type = "application/json"
+
+    def __init__(self, facts: TurnFacts, echo: object, *, now: Callable[[], float] | None = None) -> None:
+        self._stream = StreamEncoder(facts, echo, now=now)
+
+    @property
+    def document(self) -> bytes:
+        """The response object as far as it is known."""
+        return self._stream.document
+
+    @property
+    def output_items(self) -> tuple[dict[str, Any], ...]:
+        """The items that are finished so far."""
+        return self._stream.output_items
+
+    def start(self, usage: Usage) -> bytes:
+        return b""
+
+    def feed(self, events: Sequence[Event]) -> bytes:
+        self._stream.feed(events)
+        return self._stream.document if self._stream.finished else b""
+
+    def keepalive(self) -> bytes:
+        return b""
+
+    def fail(self, failure: TurnFailure) -> bytes:
+        self._stream.fail(failure)
+        return self._stream.document

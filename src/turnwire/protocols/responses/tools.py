@@ -1,0 +1,229 @@
+"""Tool definitions of a Responses request, as the model sees them and as the client wants its calls back.
+
+Promise: every tool the client itself can run reaches the model under a name that is unique in the request, and a call
+by that name finds its way back to the client's own words (`name`, `namespace`, kind of item). What only OpenAI's
+servers could run is left out and noted, never refused. The same definitions always give the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from turnwire.protocols.json_body import invalid
+from turnwire.turns import Note, Tool
+
+__all__ = ["CUSTOM_ARGUMENT", "CallKind", "Origin", "Toolbox", "custom_schema", "flat_name"]
+
+CallKind: TypeAlias = Literal["function", "custom", "tool_search"]
+
+CUSTOM_ARGUMENT = "input"
+"""The one argument under which the model writes the raw text of a custom tool."""
+
+HOSTED = frozenset(
+    {
+        "apply_patch",
+        "code_interpreter",
+        "computer",
+        "computer_use",
+        "computer_use_preview",
+        "file_search",
+        "image_generation",
+        "local_shell",
+        "mcp",
+        "programmatic_tool_calling",
+        "shell",
+        "web_search",
+        "web_search_2025_08_26",
+        "web_search_preview",
+        "web_search_preview_2025_03_11",
+    }
+)
+"""Tool types that carry no schema a model could be shown: OpenAI's own servers or trained-in formats run them."""
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """What the client calls a tool: the way back from the model's name."""
+
+    name: str
+    namespace: str | None = None
+    kind: CallKind = "function"
+
+
+def flat_name(name: str, namespace: str | None) -> str:
+    """The one name under which the model sees a namespaced tool."""
+    return f"{namespace.rstrip('_')}__{name}" if namespace else name
+
+
+def custom_schema(description: str = "The whole input, as raw text.") -> dict[str, Any]:
+    """The schema under which a custom tool is shown to the model."""
+    return {
+        "type": "object",
+        "properties": {CUSTOM_ARGUMENT: {"type": "string", "description": description}},
+        "required": [CUSTOM_ARGUMENT],
+        "additionalProperties": False,
+    }
+
+
+class Toolbox:
+    """The tools of one request. `add` reads definitions in the order given; `origin` and `name_of` translate."""
+
+    def __init__(self) -> None:
+        self.tools: list[Tool] = []
+        self.notes: list[Note] = []
+        self.client_search = False
+        self._origins: dict[str, Origin] = {}
+        self._names: dict[tuple[str | None, str], str] = {}
+
+    def add(self, definitions: Any, path: str, *, deferred: bool = False) -> tuple[str, ...]:
+        """Take in a list of tool definitions and give the model's names of those that it will see."""
+        if definitions is None:
+            return ()
+        if not isinstance(definitions, list):
+            raise invalid(path, "must be a list of tools")
+        added: list[str] = []
+        for index, definition in enumerate(definitions):
+            place = f"{path}[{index}]"
+            if not isinstance(definition, dict):
+                raise invalid(place, "must be an object")
+            if definition.get("type") == "namespace":
+                added += self._namespace(definition, place, deferred)
+            elif (name := self._one(definition, place, None, "", deferred)) is not None:
+                added.append(name)
+        return tuple(added)
+
+    def origin(self, model_name: str) -> Origin:
+        """What the client calls the tool that the model called. A name nobody offered is given back as it is."""
+        found = self._origins.get(model_name)
+        if found is not None:
+            return found
+        near = [o for o in self._origins.values() if o.namespace and model_name in (o.name, f"{o.namespace}.{o.name}")]
+        return near[0] if len(near) == 1 else Origin(model_name)
+
+    def name_of(self, name: str, namespace: str | None) -> str:
+        """The model's name of a tool that the client calls so; made by the same rule when it is no longer on offer."""
+        return self._names.get((namespace, name)) or flat_name(name, namespace)
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Leave only these tools on offer."""
+        wanted = set(names)
+        self.tools = [tool for tool in self.tools if tool.name in wanted]
+
+    def load_all(self) -> None:
+        """Put every deferred tool in view."""
+        self.tools = [msgspec.structs.replace(t, deferred=False) if t.deferred else t for t in self.tools]
+
+    def _namespace(self, definition: dict[str, Any], path: str, deferred: bool) -> list[str]:
+        namespace = _text(definition, "name", path)
+        if not namespace:
+            raise invalid(f"{path}.name", "a namespace needs a name")
+        inner = definition.get("tools")
+        if not isinstance(inner, list):
+            raise invalid(f"{path}.tools", "must be a list of tools")
+        about = _text(definition, "description", path)
+        added: list[str] = []
+        for index, tool in enumerate(inner):
+            place = f"{path}.tools[{index}]"
+            if not isinstance(tool, dict):
+                raise invalid(place, "must be an object")
+            # The namespace's own description is said once, with its first tool: nothing is lost, nothing repeated.
+            name = self._one(tool, place, namespace, about if not added else "", deferred)
+            if name is not None:
+                added.append(name)
+        return added
+
+    def _one(self, tool: dict[str, Any], path: str, namespace: str | None, about: str, deferred: bool) -> str | None:
+        kind = tool.get("type", "function")
+        if not isinstance(kind, str):
+            raise invalid(f"{path}.type", "must be a string")
+        if kind == "tool_search":
+            return self._search(tool, path)
+        if kind not in ("function", "custom"):
+            code = "tool.hosted" if kind in HOSTED else "tool.unknown_type"
+            self.notes.append(Note(code, f"{path}: a '{kind}' tool cannot be run here and was left out of the prompt"))
+            return None
+        name = _text(tool, "name", path)
+        if not name:
+            raise invalid(f"{path}.name", "a tool needs a name")
+        description = "\n\n".join(part for part in (about, _text(tool, "description", path)) if part)
+        unseen = deferred or tool.get("defer_loading") is True
+        known = self._names.get((namespace, name))
+        if known is not None:
+            # A tool that is loaded again (by a later tool_search_output) stays what it was: the prefix holds.
+            return known
+        if kind == "custom":
+            made = self._custom(tool, path, description, unseen)
+            origin = Origin(name, namespace, "custom")
+        else:
+            schema = tool.get("parameters")
+            if schema is not None and not isinstance(schema, dict):
+                raise invalid(f"{path}.parameters", "must be a JSON schema object")
+            made = Tool(
+                name=name,
+                description=description,
+                schema=schema or {"type": "object", "properties": {}},
+                strict=tool.get("strict") is True,
+                deferred=unseen,
+            )
+            origin = Origin(name, namespace)
+        return self._offer(made, origin)
+
+    def _custom(self, tool: dict[str, Any], path: str, description: str, deferred: bool) -> Tool:
+        form = tool.get("format")
+        grammar = syntax = None
+        if isinstance(form, dict) and form.get("type") == "grammar":
+            grammar, syntax = _text(form, "definition", f"{path}.format"), _text(form, "syntax", f"{path}.format")
+            description += f"\n\nThe text of `{CUSTOM_ARGUMENT}` must match this {syntax} grammar:\n{grammar}"
+        return Tool(
+            name=tool["name"],
+            description=description.strip(),
+            schema=custom_schema(),
+            kind="custom",
+            grammar=grammar,
+            grammar_syntax=syntax,
+            deferred=deferred,
+        )
+
+    def _search(self, tool: dict[str, Any], path: str) -> str | None:
+        if tool.get("execution") != "client":
+            self.notes.append(
+                Note("tool.hosted", f"{path}: tool_search is not run here; deferred tools are shown from the start")
+            )
+            return None
+        self.client_search = True
+        schema = tool.get("parameters")
+        made = Tool(
+            name="tool_search",
+            description=_text(tool, "description", path) or "Find tools that are not shown yet.",
+            schema=schema if isinstance(schema, dict) else SEARCH_SCHEMA,
+        )
+        return self._offer(made, Origin("tool_search", None, "tool_search"))
+
+    def _offer(self, tool: Tool, origin: Origin) -> str:
+        wanted = flat_name(origin.name, origin.namespace)
+        name, number = wanted, 1
+        while name in self._origins:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._origins[name] = origin
+        self._names[(origin.namespace, origin.name)] = name
+        self.tools.append(msgspec.structs.replace(tool, name=name, namespace=origin.namespace))
+        return name
+
+
+SEARCH_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"query": {"type": "string"}, "limit": {"type": "integer"}},
+    "required": ["query"],
+}
+
+
+def _text(source: dict[str, Any], field: str, path: str) -> str:
+    value = source.get(field)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise invalid(f"{path}.{field}", "must be a string")
+    return value
