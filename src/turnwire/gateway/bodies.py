@@ -1,0 +1,111 @@
+"""Compressed request bodies, expanded within a bound.
+
+Promise: bytes in, bytes out. Expansion stops at the limit, whatever the body claims about its own size, so a small body
+cannot become a large one in memory; a damaged or unknown encoding is a failure that says what to send instead.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+
+import brotli  # type: ignore[import-untyped]
+import zstandard
+
+from turnwire.protocols.wire import TurnFailure
+
+__all__ = ["ENCODINGS", "expand"]
+
+_CHUNK = 64 * 1024
+_MAX_LAYERS = 4
+# The largest window a zstd frame may ask for; it is allocated before the first byte comes out.
+_ZSTD_WINDOW = 128 * 1024 * 1024
+_ZSTD_SLICE = 512
+
+
+def expand(body: bytes, encoding: str, limit: int) -> bytes:
+    """The body behind a `Content-Encoding` header. Several encodings are undone last first."""
+    layers = [name for part in encoding.lower().split(",") if (name := part.strip()) not in ("", "identity")]
+    if len(layers) > _MAX_LAYERS:
+        raise TurnFailure("invalid_request", f"content-encoding: at most {_MAX_LAYERS} encodings", code="bad_encoding")
+    for name in reversed(layers):
+        reader = _READERS.get(name)
+        if reader is None:
+            raise TurnFailure(
+                "invalid_request",
+                f"content-encoding: '{name}' is not known here; send {', '.join(ENCODINGS)} or no encoding",
+                code="bad_encoding",
+            )
+        body = _bounded(reader(body), name, limit)
+    return body
+
+
+def _bounded(pieces: Iterator[bytes], name: str, limit: int) -> bytes:
+    out: list[bytes] = []
+    size = 0
+    try:
+        for piece in pieces:
+            size += len(piece)
+            if size > limit:
+                raise TurnFailure("too_large", f"The request body expands to more than {limit} bytes; send less.")
+            out.append(piece)
+    except (zlib.error, zstandard.ZstdError, brotli.error, EOFError):
+        raise TurnFailure("invalid_request", f"The request body is not valid {name}.", code="bad_encoding") from None
+    return b"".join(out)
+
+
+def _zstd(body: bytes) -> Iterator[bytes]:
+    # A streaming client's frame states no content size, so the whole-buffer call cannot be used; and only the
+    # incremental object says whether the frame was whole. Small slices bound what one call can expand to.
+    view = memoryview(body)
+    at = 0
+    while True:
+        unpacker = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).decompressobj()
+        while not unpacker.eof:
+            if at >= len(view):
+                raise EOFError
+            piece = view[at : at + _ZSTD_SLICE]
+            at += len(piece)
+            yield unpacker.decompress(piece)
+        at -= len(unpacker.unused_data)
+        if at >= len(view):
+            return
+
+
+def _zlib(window: int) -> Callable[[bytes], Iterator[bytes]]:
+    def read(body: bytes) -> Iterator[bytes]:
+        while True:
+            unpacker = zlib.decompressobj(window)
+            pending = body
+            while not unpacker.eof:
+                piece = unpacker.decompress(pending, _CHUNK)
+                pending = unpacker.unconsumed_tail
+                if not piece and not pending and not unpacker.eof:
+                    raise EOFError
+                yield piece
+            body = unpacker.unused_data
+            if not body:
+                return
+
+    return read
+
+
+def _brotli(body: bytes) -> Iterator[bytes]:
+    unpacker = brotli.Decompressor()
+    piece = unpacker.process(body, output_buffer_limit=_CHUNK)
+    yield piece
+    while not unpacker.is_finished():
+        piece = unpacker.process(b"", output_buffer_limit=_CHUNK)
+        if not piece and not unpacker.is_finished():
+            raise EOFError
+        yield piece
+
+
+_READERS: Mapping[str, Callable[[bytes], Iterator[bytes]]] = {
+    "zstd": _zstd,
+    "gzip": _zlib(31),
+    "x-gzip": _zlib(31),
+    "deflate": _zlib(15),
+    "br": _brotli,
+}
+ENCODINGS = ("zstd", "gzip", "deflate", "br")
