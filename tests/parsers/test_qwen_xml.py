@@ -102,7 +102,7 @@ def test_near_misses_are_rescued_and_reported(text, code):
 
 
 def test_a_forgotten_closer_ends_at_the_next_known_parameter():
-    text = "<tool_call>\n<function=edit>\n<parameter=path>\na\n<parameter=count>\n3\n</parameter>\n</function>\n</tool_call>"
+    text = call(("path", "a"), ("count", "3")).replace("</parameter>\n", "", 1)
     turn = parse(QWEN, text, TOOLS)
     assert json.loads(turn.blocks[0].text) == {"path": "a", "count": 3}
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from turnwire.parsers.machine import Machine
 
-__all__ = ["Codec", "Dialect", "Reasoning", "Sign", "Start", "Syntax"]
+__all__ = ["Codec", "Dialect", "Reasoning", "Router", "RouterCodec", "Sign", "Start", "Syntax"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,27 @@ class Codec(Protocol):
         ...
 
     def plain(self) -> str | None:
-        """A regular expression character class: while none of these characters comes, text may be forwarded as
-        argument text verbatim. None where that does not hold."""
+        """A regular expression: a piece of text in which it finds nothing is forwarded verbatim, as more of the open
+        block, without `run` being asked. None where that does not hold."""
 
     def finish(self) -> None:
         """The output ended while this codec was reading."""
+
+
+class Router(Protocol):
+    """A table for families that route everything by message headers (channels): its codec reads the whole output,
+    prose too, which it says with `machine.sink.say(kind, text)` and ends with `machine.sink.close_prose(marker)`."""
+
+    def codec(self, machine: Machine) -> RouterCodec:
+        """A reader for one turn."""
+        ...
+
+
+class RouterCodec(Codec, Protocol):
+    """A codec that is in charge from the first character on."""
+
+    def begin(self, start: Start) -> None:
+        """The output begins here."""
 
 
 class Syntax(Protocol):
@@ -84,7 +100,8 @@ class Syntax(Protocol):
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """A model family's way to write a turn. `wrappers` are markers around content that belong to the format; `ends`
-    are end-of-turn texts, left out where they end the output; `start` is the start state when no prompt is seen."""
+    are end-of-turn texts, left out where they end the output; `turns` are turn markers of its template beyond the
+    usual ones. A `router` takes the place of reasoning markers and call signs where headers say what a text is."""
 
     name: str
     reasoning: Reasoning | None = None
@@ -93,11 +110,12 @@ class Dialect:
     ends: tuple[str, ...] = ("<|im_end|>", "<|endoftext|>")
     aliases: tuple[str, ...] = ()
     reasoning_aliases: tuple[str, ...] = ()
-    turns: tuple[str, ...] = field(default=(), compare=False)
+    turns: tuple[str, ...] = ()
+    router: Router | None = None
 
     @property
     def start(self) -> Start:
         """The start state to assume when the prompt cannot be seen."""
         if self.reasoning is not None and self.reasoning.by_default:
             return Start("reasoning")
-        return Start()
+        return Start("header") if self.router is not None else Start()

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from turnwire.parsers.dialect import Codec, Dialect, Sign, Start
-from turnwire.parsers.scanner import Scanner
+from turnwire.parsers.scanner import Scanner, prose_pattern
 from turnwire.parsers.schema import ANY, Shape, shape_of
 from turnwire.parsers.sink import Sink
 from turnwire.turns import BlockDelta, BlockKind, Event, FinishReason, Tool
@@ -81,8 +81,7 @@ class _Plan:
                 meanings = {text: mark for text, mark in meanings.items() if mark is not Mark.CALL}
             self.meanings[place] = meanings
             self.scanners[place] = Scanner(meanings)
-            firsts = "".join(sorted({re.escape(text[0]) for text in meanings}))
-            self.plain[place] = re.compile(f"[{firsts}]|[ \\t\\r\\n]\\Z" if firsts else r"[ \t\r\n]\Z").search
+            self.plain[place] = re.compile(prose_pattern(meanings)).search
 
 
 @lru_cache(maxsize=256)
@@ -91,8 +90,8 @@ def _plan(dialect: Dialect) -> _Plan:
 
 
 @lru_cache(maxsize=256)
-def _pattern(characters: str) -> Callable[[str], object]:
-    return re.compile(f"[{characters}]").search
+def _pattern(pattern: str) -> Callable[[str], object]:
+    return re.compile(pattern).search
 
 
 class Machine:
@@ -115,7 +114,12 @@ class Machine:
         self._shapes: dict[str, dict[str, Shape]] = {}
         self._read: Callable[[str, int], int] = self._prose
         self.run: Callable[[str, int], int] = self._read
-        if start.state == "reasoning" and dialect.reasoning is not None:
+        if dialect.router is not None:
+            router = dialect.router.codec(self)
+            self._codec = router
+            self.run = router.run
+            router.begin(start)
+        elif start.state == "reasoning" and dialect.reasoning is not None:
             self._place = Place.REASONING
             self._labels = bool(dialect.reasoning.labels)
             self._thought = True
@@ -345,8 +349,8 @@ class Parser(Machine):
         if sink.pending or sink.space or sink.trial is not None or self._labels:
             return None
         if self._codec is not None:
-            characters = self._codec.plain()
-            return None if characters is None else _pattern(characters)
+            pattern = self._codec.plain()
+            return None if pattern is None else _pattern(pattern)
         if sink.kind is not None and sink.kind == KIND.get(self._place):
             return self._plan.plain[self._place]
         return None

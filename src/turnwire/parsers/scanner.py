@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["WAIT", "Scanner"]
+__all__ = ["WAIT", "Scanner", "prose_pattern"]
 
 WAIT: Final = ""
 """What `Scanner.at` answers when the text ends inside a marker: only more text can tell."""
@@ -57,3 +57,10 @@ class Scanner:
         if not closing and len(text) - pos < self._longest and text[pos:] in self._prefixes:
             return WAIT
         return None
+
+
+def prose_pattern(markers: Iterable[str]) -> str:
+    """A pattern that finds nothing in text that is surely plain prose: no marker begins in it, and it does not end in
+    whitespace (which may turn out to belong to the format)."""
+    firsts = "".join(sorted({re.escape(marker[0]) for marker in markers}))
+    return rf"[{firsts}]|[ \t\r\n]\Z" if firsts else r"[ \t\r\n]\Z"

@@ -25,6 +25,9 @@ class JsonText:
 
     __slots__ = ("_escaped", "_quote", "_word", "deep", "done", "out", "rewritten", "stack", "stuck")
 
+    PLAIN: Final = r'["\\\x00-\x1f]'
+    """While `in_string`, text in which this finds nothing can be forwarded as it is."""
+
     def __init__(self) -> None:
         self.out: list[str] = []
         self.stack: list[str] = []

@@ -147,7 +147,7 @@ class _Plan:
         self.header = Scanner(stops)
         self.key = Scanner([table.key_end, "\n"] if table.key_end == ">" else [table.key_end])
         firsts = {text[0] for text in self.meanings[State.VALUE]}
-        self.value = "".join(sorted(map(re.escape, firsts))) + r'"\\\x00-\x1f'
+        self.value = "[" + "".join(sorted(map(re.escape, firsts))) + r'"\\\x00-\x1f]'
 
 
 @lru_cache(maxsize=256)
@@ -222,7 +222,7 @@ class _TaggedCodec:
         if self._state is State.VALUE and self._streaming and not self._skip:
             return self._plan.value
         if self._state is State.JSON and self._json is not None and self._json.in_string:
-            return r'"\\\x00-\x1f'
+            return JsonText.PLAIN
         return None
 
     def finish(self) -> None:

@@ -11,6 +11,8 @@ How to add a family:
    may have several; the first whose sign matches reads.
 5. Add its cases to the tests. The laws (any cut gives the same events, nothing lost, linear work) run for it at once.
 
+Where message headers say what a text is (channels), the family has a `router` instead: its codec reads everything.
+
 A new syntax is a frozen table with `signs` and `codec(machine)`, and a codec with `enter`, `run`, `plain`, `finish`
 (see `Codec` in dialect.py). A codec consumes text at the machine's sink and never goes back:
 

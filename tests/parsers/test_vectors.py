@@ -1,0 +1,158 @@
+"""Runs the shared vectors, where they are at hand, in every delivery, and counts per family what holds.
+
+`python tests/parsers/test_vectors.py [family ...]` prints the failures."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import Turn, cut, events_of, merge, random_cut
+
+from turnwire.parsers import Dialect, Start, UnknownDialect, resolve, start_state
+from turnwire.turns import Tool
+
+# Vectors judged wrong, each with the reason.
+JUDGED_WRONG: dict[str, str] = {}
+
+
+def folder() -> Path | None:
+    given = os.environ.get("TURNWIRE_SHARED")
+    candidates = [Path(given)] if given else [parent / "shared" for parent in Path(__file__).resolve().parents]
+    return next((place / "vectors" for place in candidates if (place / "vectors").is_dir()), None)
+
+
+def vectors() -> Iterator[dict[str, Any]]:
+    place = folder()
+    for path in sorted(place.glob("[!_]*.jsonl")) if place else []:
+        with path.open(encoding="utf-8") as lines:
+            for line in lines:
+                yield json.loads(line)
+
+
+def dialect_of(vector: dict[str, Any]) -> Dialect:
+    """The family's dialect; a stage that the vector does not exercise is off."""
+    dialect = resolve(vector["family"])
+    if dialect.router is not None:
+        return dialect
+    if vector.get("parser_tool") is None:
+        dialect = replace(dialect, calls=())
+    if vector.get("parser_reasoning") is None:
+        dialect = replace(dialect, reasoning=None)
+    return dialect
+
+
+def tools_of(vector: dict[str, Any]) -> list[Tool]:
+    functions = [tool.get("function", tool) for tool in vector.get("tools") or []]
+    return [Tool(name=f["name"], schema=f.get("parameters") or {}) for f in functions if f.get("name")]
+
+
+def start_of(vector: dict[str, Any], dialect: Dialect) -> Start:
+    init = vector.get("init") or {}
+    state = init.get("starts_in")
+    if init.get("generation_prompt") is not None and state is None:
+        return start_state(init["generation_prompt"], dialect)
+    if state == "message_header":
+        return Start("header")
+    return Start("reasoning") if state == "reasoning" else Start()
+
+
+def flat(text: str | None) -> str:
+    return " ".join((text or "").split())
+
+
+def complaints(vector: dict[str, Any], turn: Turn) -> list[str]:
+    """What of the expectation does not hold for `turn`."""
+    expect, match = vector["expect"], vector.get("match") or {}
+    found: list[str] = []
+    if vector.get("parser_reasoning") is not None or expect.get("reasoning"):
+        said = flat(" ".join(block.text for block in turn.of("reasoning")))
+        if said.replace(" ", "") != flat(expect.get("reasoning")).replace(" ", ""):
+            found.append(f"reasoning {said!r} instead of {flat(expect.get('reasoning'))!r}")
+    if match.get("content") != "ignore":
+        said = flat(" ".join(block.text for block in turn.of("text")))
+        if said.replace(" ", "") != flat(expect.get("content")).replace(" ", ""):
+            found.append(f"content {said!r} instead of {flat(expect.get('content'))!r}")
+    wanted = expect.get("tool_calls") or []
+    calls = [block for block in turn.of("tool_call") if not block.malformed]
+    if [call.name for call in calls] != [call["name"] for call in wanted]:
+        found.append(f"calls {[c.name for c in turn.of('tool_call')]} instead of {[c['name'] for c in wanted]}")
+    else:
+        for call, want in zip(calls, wanted, strict=True):
+            given, asked = json.loads(call.text), want.get("arguments")
+            if isinstance(asked, str):
+                asked = json.loads(asked)
+            if match.get("arguments") == "subset" and isinstance(given, dict) and isinstance(asked, dict):
+                given = {key: given.get(key) for key in asked}
+            if not same(given, asked):
+                found.append(f"arguments {given!r} instead of {asked!r}")
+    return found
+
+
+def same(left: Any, right: Any) -> bool:
+    return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
+
+
+def run(vector: dict[str, Any]) -> list[str]:
+    """Why the vector fails; nothing if it holds in every delivery."""
+    try:
+        dialect = dialect_of(vector)
+    except UnknownDialect as unknown:
+        return [str(unknown)]
+    text, tools, start = vector["text"], tools_of(vector), start_of(vector, dialect)
+    cuts = [[text], *(cut(text, size) for size in (1, 2, 3, 7)), *(random_cut(text, seed) for seed in range(3))]
+    if vector.get("chunks"):
+        cuts.append(vector["chunks"])
+    whole: Turn | None = None
+    for pieces in cuts:
+        turn = merge(events_of(dialect, pieces, tools, start), text)
+        if whole is None:
+            whole = turn
+            found = complaints(vector, turn)
+            if found:
+                return found
+        elif turn != whole:
+            return [f"cut {pieces!r} gives another turn: {turn} {whole}"]
+    return []
+
+
+FAMILIES: dict[str, list[dict[str, Any]]] = {}
+for _vector in vectors():
+    FAMILIES.setdefault(_vector["family"], []).append(_vector)
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES) or ["absent"])
+def test_vectors(family: str) -> None:
+    failed = {v["id"]: found for v in FAMILIES.get(family, []) if v["id"] not in JUDGED_WRONG and (found := run(v))}
+    assert not failed, f"{len(failed)} of {len(FAMILIES[family])} fail: {failed}"
+
+
+def main(wanted: list[str]) -> None:
+    passed = total = 0
+    for family, rows in sorted(FAMILIES.items()):
+        if wanted and family not in wanted:
+            continue
+        good = 0
+        for vector in rows:
+            found = run(vector)
+            good += not found
+            if found and wanted:
+                print(vector["id"], "JUDGED WRONG" if vector["id"] in JUDGED_WRONG else "", vector.get("tags"))
+                print("   text:", repr(vector["text"]))
+                print("   init:", vector.get("init"), "tools:", [t.name for t in tools_of(vector)])
+                print("   notes:", vector.get("impls"), vector.get("source"))
+                for line in found:
+                    print("   *", line)
+        print(f"{family:28} {good:4} of {len(rows):4}")
+        passed, total = passed + good, total + len(rows)
+    print(f"{'all':28} {passed:4} of {total:4}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
