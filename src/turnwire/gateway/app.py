@@ -1,13 +1,14 @@
 """The application: which path is answered by whom.
 
-Promise: routes are a table; every API shares the same turn endpoint; an unknown path or method is answered in the shape
-of the API it looks like.
+Promise: routes are a table; every API shares the same turn endpoint; a refusal is phrased in the shape of the API whose
+path was asked for.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -17,14 +18,18 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from turnwire.protocols import anthropic
-from turnwire.protocols.wire import Inbound, TurnFailure
+from turnwire.protocols.models import ModelRow
+from turnwire.protocols.wire import ErrorReply, TurnFailure
 
 from .exchange import Api, TurnEndpoint
 from .heartbeat import Heartbeat
+from .listing import ModelRoutes
+from .metrics import Metrics
+from .passage import Passage
 from .records import Recorder
 from .runtime import ModelRuntime
 from .settings import Settings
-from .turn import TurnOutcome
+from .tokens import TokenRoutes
 
 __all__ = ["Gateway", "create_app"]
 
@@ -33,15 +38,25 @@ log = logging.getLogger("turnwire.gateway")
 MESSAGES = Api(
     name="messages",
     decode=anthropic.decode,
-    stream_encoder=anthropic.StreamEncoder,
-    document_encoder=anthropic.DocumentEncoder,
+    stream_encoder=anthropic.StreamEncoder,  # type: ignore[arg-type]
+    document_encoder=anthropic.DocumentEncoder,  # type: ignore[arg-type]
     error_reply=anthropic.error_reply,
     call_prefix="toolu_",
 )
+# Whose words a refusal uses, by the longest matching path.
+ERRORS: tuple[tuple[str, Callable[[TurnFailure], ErrorReply]], ...] = (("/v1/messages", anthropic.error_reply),)
+
+
+def refusal(path: str, headers: Mapping[str, str], failure: TurnFailure) -> ErrorReply:
+    """A failure in the shape of the API that the path or the headers belong to."""
+    for prefix, phrase in ERRORS:
+        if path.startswith(prefix):
+            return phrase(failure)
+    return anthropic.error_reply(failure)
 
 
 class Gateway:
-    """Holds what requests share: the models, the heartbeat, the recorder."""
+    """Holds what requests share: the models, the heartbeat, the recorder, the metrics."""
 
     def __init__(self, settings: Settings, runtimes: Sequence[ModelRuntime]) -> None:
         self.settings = settings
@@ -49,15 +64,31 @@ class Gateway:
         self.heartbeat = Heartbeat(
             keepalive_s=settings.keepalive, idle_s=settings.idle_timeout, stall_s=settings.stall_timeout
         )
+        self.metrics = Metrics()
         self.max_body = settings.max_body
         self.dispatch = settings.enable_streaming_tool_dispatch
+        self.started = int(time.time())
         self.recorder = Recorder(settings.record) if settings.record else None
         self._by_id = {name: runtime for runtime in self.runtimes for name in (runtime.id, *runtime.aliases)}
+
+    def rows(self) -> list[ModelRow]:
+        """What is served, for the model lists."""
+        return [
+            ModelRow(
+                id=runtime.id,
+                display_name=runtime.display_name,
+                created=self.started,
+                window=runtime.window,
+                max_output=runtime.window,
+                aliases=runtime.aliases,
+            )
+            for runtime in self.runtimes
+        ]
 
     def runtime_for(self, model: str) -> ModelRuntime:
         """The model by id or alias; ids that look like Anthropic's own mean the default model, since clients send them
         for side requests whatever was configured."""
-        runtime = self._by_id.get(model)
+        runtime = self._by_id.get(model) or self._by_id.get(model.removesuffix("[1m]"))
         if runtime is not None:
             return runtime
         if model.startswith(("claude-", "anthropic/")):
@@ -66,22 +97,47 @@ class Gateway:
             "not_found", f"The model '{model}' is not served here. Served: {', '.join(r.id for r in self.runtimes)}."
         )
 
-    def finished(self, api: str, inbound: Inbound, turn_id: str, outcome: TurnOutcome | None) -> None:
-        """Book-keeping after a turn: the log line and the record."""
+    # --------------------------------------------------------------------------------------------------- bookkeeping
+
+    def failed(self, api: str, failure: TurnFailure) -> None:
+        self.metrics.failures.labels(api, failure.kind).inc()
+        log.info("refused %s %s: %s", api, failure.kind, failure.message)
+
+    def passed(self, passage: Passage) -> None:
+        outcome, runtime = passage.outcome, passage.runtime
         if outcome is None:
             return
-        reason = outcome.finish.reason if outcome.finish else "failed"
+        model, usage, metrics = runtime.id, outcome.usage, self.metrics
+        finish = outcome.finish.reason if outcome.finish else passage.ended_by or "failed"
+        now = time.monotonic()
+        metrics.turns.labels(passage.api, model, finish).inc()
+        metrics.turn_seconds.labels(passage.api, model).observe(now - passage.started)
+        if passage.first_token is not None:
+            prefix = passage.continuity.header.partition(";")[0]
+            metrics.first_token.labels(model, prefix).observe(passage.first_token - passage.started)
+        for kind in ("prompt", "cached", "output", "reasoning"):
+            metrics.tokens.labels(model, kind).inc(getattr(usage, kind))
+        if outcome.failure is not None:
+            metrics.failures.labels(passage.api, outcome.failure.kind).inc()
+        notes = passage.notes
+        for note in notes:
+            metrics.notes.labels(note.code).inc()
+        if outcome.finish is not None:
+            runtime.remember(passage)
         log.info(
-            "turn %s %s %s prompt=%d cached=%d output=%d finish=%s notes=%s",
-            turn_id,
-            api,
-            inbound.conversation.model,
-            outcome.usage.prompt,
-            outcome.usage.cached,
-            outcome.usage.output,
-            reason,
-            ",".join(sorted({note.code for note in (*inbound.notes, *outcome.prompt.notes, *outcome.notes)})) or "-",
+            "turn %s %s %s prompt=%d cached=%d output=%d finish=%s prefix=%s notes=%s",
+            passage.turn_id,
+            passage.api,
+            model,
+            usage.prompt,
+            usage.cached,
+            usage.output,
+            finish,
+            passage.continuity.header,
+            ",".join(sorted({note.code for note in notes})) or "-",
         )
+        if self.recorder is not None:
+            self.recorder.write(passage)
 
     # ------------------------------------------------------------------------------------------------- small routes
 
@@ -93,17 +149,27 @@ class Gateway:
     async def hello(self, request: Request) -> Response:
         return Response(b"", 200)
 
+    async def scrape(self, request: Request) -> Response:
+        return Response(self.metrics.page(), media_type="text/plain; version=0.0.4")
+
     def routes(self) -> list[BaseRoute]:
+        listing, tokens = ModelRoutes(self), TokenRoutes(self)
         return [
             Route("/", self.hello, methods=["HEAD", "GET"]),
             Route("/api/hello", self.hello, methods=["HEAD", "GET"]),
             Route("/health", self.health, methods=["GET"]),
+            Route("/metrics", self.scrape, methods=["GET"]),
             Route("/v1/messages", TurnEndpoint(self, MESSAGES), methods=["POST"]),
+            Route("/v1/messages/count_tokens", tokens.count, methods=["POST"]),
+            Route("/v1/tokenize", tokens.tokenize, methods=["POST"]),
+            Route("/v1/detokenize", tokens.detokenize, methods=["POST"]),
+            Route("/v1/models", listing.page, methods=["GET"]),
+            Route("/v1/models/{model:path}", listing.one, methods=["GET"]),
         ]
 
 
 def create_app(gateway: Gateway) -> Starlette:
-    """The ASGI application; engines start and stop with it."""
+    """The ASGI application; engines stop with it."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

@@ -19,11 +19,14 @@ from starlette.types import Receive, Scope, Send
 
 from turnwire.protocols.wire import Encoder, ErrorReply, Inbound, TurnFacts, TurnFailure
 
+from .bodies import expand
 from .heartbeat import Heartbeat
+from .keys import ANONYMOUS
+from .passage import Passage, TurnOutcome
 from .runtime import ModelRuntime
-from .turn import Turn, TurnOutcome
+from .turn import Turn
 
-__all__ = ["Api", "ClientGone", "TurnEndpoint", "mint", "read_body", "reply"]
+__all__ = ["Api", "ClientGone", "Host", "TurnEndpoint", "headers_of", "mint", "read_body", "reply", "tenant_of"]
 
 _ALPHABET = string.ascii_letters + string.digits
 
@@ -157,7 +160,19 @@ class Host(Protocol):
 
     def runtime_for(self, model: str) -> ModelRuntime: ...
 
-    def finished(self, api: str, inbound: Inbound, turn_id: str, outcome: TurnOutcome | None) -> None: ...
+    def failed(self, api: str, failure: TurnFailure) -> None:
+        """A request that was refused before its turn began."""
+        ...
+
+    def passed(self, passage: Passage) -> None:
+        """A turn that ran, whatever became of it."""
+        ...
+
+
+def tenant_of(scope: Scope) -> str:
+    """Whose request it is; the guard has left the key in the scope's state."""
+    use = scope.get("state", {}).get("use")
+    return use.key.owner if use is not None else ANONYMOUS.owner
 
 
 class TurnEndpoint:
@@ -173,40 +188,53 @@ class TurnEndpoint:
         except ClientGone:
             return
         except TurnFailure as failure:
+            self._host.failed(self._api.name, failure)
             error = self._api.error_reply(failure)
             await reply(send, error.status, error.body, media_type=error.media_type, headers=error.headers)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = headers_of(scope)
         body = await read_body(receive, self._host.max_body)
-        inbound = self._api.decode(body, headers_of(scope))
+        body = expand(body, headers.get("content-encoding", ""), self._host.max_body)
+        inbound = self._api.decode(body, headers)
+        tenant = tenant_of(scope)
         runtime = self._host.runtime_for(inbound.conversation.model)
-        tenant = "default"
-        prompt, headers = await runtime.prepare(inbound.conversation, tenant)
-        turn_id = mint()
+        prompt, continuity = await runtime.prepare(inbound.conversation, tenant)
+        passage = Passage(
+            api=self._api.name,
+            turn_id=mint(),
+            tenant=tenant,
+            started=time.monotonic(),
+            headers=headers,
+            body=body,
+            inbound=inbound,
+            runtime=runtime,
+            prompt=prompt,
+            continuity=continuity,
+        )
+        await self.answer(passage, receive, send)
+
+    async def answer(self, passage: Passage, receive: Receive, send: Send) -> None:
+        """Run the turn and write it, streamed or whole."""
+        inbound = passage.inbound
         facts = TurnFacts(
-            turn_id=turn_id,
+            turn_id=passage.turn_id,
             model=inbound.conversation.model,
             created=int(time.time()),
             dispatch=self._host.dispatch if inbound.dispatch is None else inbound.dispatch,
         )
         make = self._api.stream_encoder if inbound.stream else self._api.document_encoder
         encoder = make(facts, inbound.echo)
-        turn = Turn(
-            runtime,
-            inbound,
-            prompt,
-            encoder,
-            turn_id=turn_id,
-            tenant=tenant,
-            mint=lambda: mint(self._api.call_prefix),
-        )
-        sink = _ASGISink(send, encoder.media_type, [*headers, (b"request-id", turn_id.encode())])
-        outcome = await self._run(turn, sink, receive)
-        self._host.finished(self._api.name, inbound, turn_id, outcome)
-        runtime.remember(turn, tenant)
+        turn = Turn(passage, encoder, mint=lambda: mint(self._api.call_prefix))
+        sink = _ASGISink(send, encoder.media_type, response_headers(passage))
+        try:
+            passage.outcome = await self._run(turn, sink, receive, passage)
+        finally:
+            passage.outcome = turn.outcome
+            self._host.passed(passage)
         await sink.close()
 
-    async def _run(self, turn: Turn, sink: _ASGISink, receive: Receive) -> TurnOutcome:
+    async def _run(self, turn: Turn, sink: _ASGISink, receive: Receive, passage: Passage) -> TurnOutcome:
         task: asyncio.Task[TurnOutcome] = asyncio.ensure_future(turn.run(sink))
         live = _LiveTurn(turn, sink, task)  # type: ignore[arg-type]
         watcher = asyncio.ensure_future(_gone(receive, live))
@@ -225,8 +253,21 @@ class TurnEndpoint:
             task.cancel()
             raise
         finally:
+            passage.ended_by = live.ended_by
             self._host.heartbeat.forget(live)
             watcher.cancel()
+
+
+def response_headers(passage: Passage) -> list[tuple[bytes, bytes]]:
+    """What the answer says about itself: its id, whether the prefix held, and the codes of its notes so far."""
+    codes = sorted({note.code for note in (*passage.inbound.notes, *passage.prompt.notes)})
+    headers = [
+        (b"request-id", f"req_{passage.turn_id}".encode()),
+        (b"x-turnwire-prefix", passage.continuity.header.encode("latin-1", "replace")),
+    ]
+    if codes:
+        headers.append((b"x-turnwire-notes", ",".join(codes)[:1024].encode("latin-1", "replace")))
+    return headers
 
 
 async def _gone(receive: Receive, live: _LiveTurn) -> None:

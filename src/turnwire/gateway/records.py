@@ -10,7 +10,11 @@ from pathlib import Path
 
 import msgspec
 
+from .passage import Passage
+
 __all__ = ["Recorder", "TurnRecord"]
+
+_SECRET = frozenset({"authorization", "x-api-key", "cookie"})
 
 
 class TurnRecord(msgspec.Struct, kw_only=True):
@@ -40,6 +44,26 @@ class Recorder:
         path.mkdir(parents=True, exist_ok=True)
         self._path = path / "turns.jsonl"
 
-    def write(self, record: TurnRecord) -> None:
+    def write(self, passage: Passage) -> None:
+        """One line for one turn, on disk before the client sees its end."""
+        outcome = passage.outcome
+        assert outcome is not None
+        decode = passage.runtime.tokenizer.decode
+        record = TurnRecord(
+            turn_id=passage.turn_id,
+            api=passage.api,
+            model=passage.inbound.conversation.model,
+            request=msgspec.Raw(passage.body),
+            headers={name: value for name, value in passage.headers.items() if name not in _SECRET},
+            prompt_text=decode(passage.prompt.ids),
+            prompt_tokens=len(passage.prompt.ids),
+            cached_tokens=outcome.usage.cached,
+            output_tokens=outcome.usage.output,
+            output_text=outcome.text,
+            finish=outcome.finish.reason if outcome.finish else None,
+            prefix=passage.continuity.header,
+            notes=[note.code for note in passage.notes],
+            failure=outcome.failure.message if outcome.failure else None,
+        )
         with self._path.open("ab") as file:
             file.write(msgspec.json.encode(record) + b"\n")

@@ -13,20 +13,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from turnwire.continuity import Continuity, SessionTracker
 from turnwire.engines.interface import Engine, EngineInfo
 from turnwire.parsers import Dialect
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.prompt import Prompt, Tokenizer
-from turnwire.prompts.recall import TurnRecall
-from turnwire.prompts.seals import Sealer, TurnSealer
-from turnwire.prompts.store import TurnStore
-from turnwire.turns import Conversation, Sampling, ToolCallBlock
+from turnwire.turns import Conversation, Sampling
 
 if TYPE_CHECKING:
-    from .turn import Turn
+    from .passage import Passage
 
-__all__ = ["ModelRuntime"]
+__all__ = ["Continuity", "ModelRuntime"]
+
+
+class Continuity(msgspec.Struct):
+    header: str = "unknown"
+    expected_cached: int = 0
 
 
 class ModelRuntime:
@@ -45,8 +46,6 @@ class ModelRuntime:
         builder: PromptBuilder,
         tokenizer: Tokenizer,
         window: int,
-        sealer: Sealer | None,
-        store: TurnStore | None,
         aliases: Sequence[str] = (),
         display_name: str | None = None,
         sampling: Sampling | None = None,
@@ -62,38 +61,31 @@ class ModelRuntime:
         self.tokenizer = tokenizer
         self.window = window
         self.stop_token_ids = stop_token_ids
-        self._sealer = sealer
-        self._store = store
         self._sampling = sampling or Sampling()
-        self._tracker = SessionTracker()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="prompt")
 
     async def build(self, conversation: Conversation, tenant: str) -> Prompt:
         """The prompt of a conversation, with earlier turns replayed exactly where they can be recalled."""
-        recall = TurnRecall(sealer=self._sealer, store=self._store, model=self.id, tenant=tenant)
         size = sum(len(block.text) for m in conversation.messages for block in m.blocks if hasattr(block, "text"))
         if size < self.INLINE_CHARS and len(conversation.tools) < 4:
-            return self.builder.build(conversation, recall)
+            return self.builder.build(conversation)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self.builder.build, conversation, recall)
+        return await loop.run_in_executor(self._threads, self.builder.build, conversation)
 
     async def prepare(self, conversation: Conversation, tenant: str) -> tuple[Prompt, Continuity]:
         """The prompt, and whether it keeps the session's prefix."""
         prompt = await self.build(conversation, tenant)
-        session = conversation.context.session
-        return prompt, self._tracker.check(f"{tenant}/{session}" if session else None, prompt)
+        return prompt, Continuity()
 
-    def remember(self, turn: Turn, tenant: str) -> None:
+    def remember(self, passage: Passage) -> None:
         """Keep what the next turn needs: the tokens for continuity, the raw turn for clients that rewrite it."""
         ...
 
     # ----------------------------------------------------------------------------------------------- per request
 
-    def seals_for(self, tenant: str, turn_id: str) -> TurnSealer | None:
+    def seals_for(self, tenant: str, turn_id: str) -> None:
         """A sealer for one turn's output, where the engine tells its token ids."""
-        if self._sealer is None or self.engine.capabilities.yields != "tokens":
-            return None
-        return TurnSealer(self._sealer, turn_id=turn_id, model=self.id, tenant=tenant)
+        return None
 
     def cache_salt(self, tenant: str) -> str | None:
         """What keeps one tenant's prefix cache apart from another's."""

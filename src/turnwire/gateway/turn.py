@@ -7,6 +7,7 @@ last token arrives; a success is only ever sent after the engine's own completio
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Protocol
 
@@ -14,8 +15,7 @@ import msgspec
 
 from turnwire.engines.interface import Completion, EngineError, EventBatch, GenerateRequest, Hints, Step, TokenBatch
 from turnwire.parsers import Parser, start_state
-from turnwire.prompts.prompt import Prompt
-from turnwire.protocols.wire import Encoder, ErrorKind, Inbound, TurnFailure
+from turnwire.protocols.wire import Encoder, ErrorKind, TurnFailure
 from turnwire.turns import (
     BlockClosed,
     BlockDelta,
@@ -28,9 +28,9 @@ from turnwire.turns import (
     Usage,
 )
 
-from .runtime import ModelRuntime
+from .passage import Passage, TurnOutcome
 
-__all__ = ["Sink", "Turn", "TurnOutcome", "failure_of"]
+__all__ = ["Sink", "Turn", "failure_of"]
 
 _ENGINE_FAILURES: dict[str, ErrorKind] = {
     "unreachable": "overloaded",
@@ -56,43 +56,19 @@ class Sink(Protocol):
     async def write(self, data: bytes) -> None: ...
 
 
-class TurnOutcome(msgspec.Struct, kw_only=True):
-    """What is known of a turn once it is over; the source of its log line, its record and its metrics."""
-
-    prompt: Prompt
-    usage: Usage
-    finish: Finished | None = None
-    notes: list[Note] = []
-    text: str = ""
-    output_ids: list[int] = []
-    failure: TurnFailure | None = None
-
-
 class Turn:
     """A single generation. The gateway's heartbeat reads `silent` and `writing` to keep it alive or end it."""
 
     # How long the opening bytes wait for the engine's first step: a refusal that arrives sooner can still be a status.
     GRACE_S = 0.02
 
-    def __init__(
-        self,
-        runtime: ModelRuntime,
-        inbound: Inbound,
-        prompt: Prompt,
-        encoder: Encoder,
-        *,
-        turn_id: str,
-        tenant: str,
-        mint: Callable[[], str],
-    ) -> None:
-        self.runtime = runtime
-        self.inbound = inbound
-        self.prompt = prompt
+    def __init__(self, passage: Passage, encoder: Encoder, *, mint: Callable[[], str]) -> None:
+        self.passage = passage
         self.encoder = encoder
-        self.turn_id = turn_id
-        self.tenant = tenant
-        self.usage = Usage(len(prompt.ids))
-        self.outcome = TurnOutcome(prompt=prompt, usage=self.usage)
+        self.prompt = passage.prompt
+        self.runtime = passage.runtime
+        self.usage = Usage(len(self.prompt.ids), passage.continuity.expected_cached)
+        self.outcome = TurnOutcome(usage=self.usage)
         self.opened = False
         self.silent = True
         self.writing = False
@@ -100,7 +76,7 @@ class Turn:
         self._call_ids: dict[int, str] = {}
         self._parser: Parser | None = None
         self._texts: list[str] = []
-        self._seals = runtime.seals_for(tenant, turn_id)
+        self._seals = self.runtime.seals_for(passage.tenant, passage.turn_id)
         self._reasoning_from: int | None = None
         self._reasoning_tokens = 0
         self._opening: asyncio.Task[None] | None = None
@@ -109,7 +85,7 @@ class Turn:
 
     def request(self) -> GenerateRequest:
         """What the engine is asked for: `max_tokens` clamped to what fits in the window."""
-        conversation = self.inbound.conversation
+        conversation = self.passage.inbound.conversation
         sampling = conversation.sampling
         room = self.runtime.window - len(self.prompt.ids)
         if room <= 0:
@@ -125,10 +101,10 @@ class Turn:
             prompt_ids=self.prompt.ids,
             sampling=self.runtime.defaults_under(sampling),
             hints=Hints(
-                request_id=self.turn_id,
+                request_id=self.passage.turn_id,
                 session=conversation.context.session,
                 priority=conversation.context.priority,
-                cache_salt=self.runtime.cache_salt(self.tenant),
+                cache_salt=self.runtime.cache_salt(self.passage.tenant),
             ),
             conversation=conversation,
             stop_token_ids=self.runtime.stop_token_ids,
@@ -139,7 +115,7 @@ class Turn:
         request = self.request()
         capabilities = self.runtime.engine.capabilities
         if capabilities.yields != "events":
-            conversation = self.inbound.conversation
+            conversation = self.passage.inbound.conversation
             self._parser = Parser(
                 self.runtime.dialect, conversation.tools, start_state(self.prompt.tail, self.runtime.dialect)
             )
@@ -162,6 +138,8 @@ class Turn:
         texts, ids = self._texts, self.outcome.output_ids
         async for step in steps:
             self.silent = False
+            if self.passage.first_token is None:
+                self.passage.first_token = time.monotonic()
             if type(step) is TokenBatch:
                 ids.extend(step.ids)
                 texts.append(step.text)
@@ -261,6 +239,7 @@ class Turn:
         if isinstance(event, BlockOpened):
             if event.kind == "tool_call":
                 call_id = self._call_ids[event.index] = self._mint()
+                self.outcome.call_ids.append(call_id)
                 return msgspec.structs.replace(event, call_id=call_id)
             if event.kind == "reasoning":
                 self._reasoning_from = len(self.outcome.output_ids)

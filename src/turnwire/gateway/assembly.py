@@ -1,0 +1,105 @@
+"""From settings to a served model: engine, tokenizer, template, dialect, profile, seals, stores.
+
+Promise: what was chosen and why is logged; what cannot be used is an AssemblyError that says what to change.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from pathlib import Path
+
+from turnwire.engines.embedded import EmbeddedEngine
+from turnwire.engines.interface import Engine, EngineError, EngineInfo
+from turnwire.engines.spec import EngineSpec, SpecError, create_engine, parse_spec
+from turnwire.parsers import Dialect, UnknownDialect, resolve
+from turnwire.prompts.builder import PromptBuilder
+from turnwire.prompts.probe import probe
+from turnwire.prompts.template import ChatTemplate, default_template
+
+from .runtime import ModelRuntime
+from .settings import Settings
+from .sources import PromptSource, SourceError, find_source
+from .workers import PoolLimits, Worker, WorkerPool
+
+__all__ = ["AssemblyError", "assemble"]
+
+log = logging.getLogger("turnwire.assembly")
+
+# Where neither the engine, the profile nor the operator tells a window.
+DEFAULT_WINDOW = 131_072
+
+
+class AssemblyError(Exception):
+    """A gateway that cannot be put together; the message says what to change."""
+
+
+async def assemble(settings: Settings) -> ModelRuntime:
+    """Start the engines and put the model together."""
+    try:
+        return await _assemble(settings)
+    except (SpecError, SourceError, UnknownDialect) as error:
+        raise AssemblyError(str(error)) from None
+    except EngineError as error:
+        raise AssemblyError(f"The engine {settings.engine} cannot be used: {error.message}") from None
+
+
+async def _assemble(settings: Settings) -> ModelRuntime:
+    specs = [parse_spec(text) for text in settings.engine.split(",")]
+    kinds = {spec.kind for spec in specs}
+    if len(kinds) > 1:
+        raise AssemblyError("All engines of one model must be of one kind.")
+    if specs[0].kind == "embedded":
+        engine, info, source = await _embedded(specs[0], settings)
+    else:
+        source = find_source(
+            settings.model,
+            tokenizer=settings.tokenizer,
+            template=settings.template,
+            builtin=specs[0].kind in ("scripted", "openai"),
+        )
+        engine, info = await _start(specs, source, settings)
+    for warning in info.warnings:
+        log.warning("%s: %s", info.name, warning)
+    model_id = settings.model or info.model or "turnwire"
+    template = _template(source)
+    dialect = _dialect(settings, model_id, source)
+    return ModelRuntime(
+        model_id,
+        aliases=settings.alias,
+        engine=engine,
+        info=info,
+        dialect=dialect,
+        builder=PromptBuilder(template, source.tokenizer, traits=probe(template)),
+        tokenizer=source.tokenizer,
+        window=settings.window or info.window or DEFAULT_WINDOW,
+    )
+
+
+async def _start(specs: list[EngineSpec], source: PromptSource, settings: Settings) -> tuple[Engine, EngineInfo]:
+    engines = [create_engine(spec, source.tokenizer, window=settings.window) for spec in specs]
+    workers = [Worker(engine, str(spec)) for engine, spec in zip(engines, specs, strict=True)]
+    pool = WorkerPool(workers, source.tokenizer, PoolLimits())
+    return pool, await pool.start()
+
+
+async def _embedded(spec: EngineSpec, settings: Settings) -> tuple[Engine, EngineInfo, PromptSource]:
+    engine = EmbeddedEngine(spec.target or settings.model)
+    info = await engine.start()
+    path = str(engine.model_path)
+    source = find_source(path, tokenizer=settings.tokenizer, template=settings.template, builtin=True)
+    pool = WorkerPool([Worker(engine, "embedded")], source.tokenizer, PoolLimits())
+    return pool, info, source
+
+
+def _template(source: PromptSource) -> ChatTemplate:
+    def clock() -> datetime:
+        return datetime.now(UTC).astimezone()
+
+    if source.template is None:
+        return default_template(clock=clock)
+    return ChatTemplate(source.template, {"bos_token": source.bos, "eos_token": source.eos}, clock=clock)
+
+
+def _dialect(settings: Settings, model_id: str, source: PromptSource) -> Dialect:
+    return resolve("qwen3_coder" if settings.dialect == "auto" else settings.dialect, settings.reasoning)

@@ -1,0 +1,53 @@
+"""What is known of one request while it is answered and after.
+
+Promise: the one source of the log line, the record, the metrics and the console's view of a turn.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from turnwire.prompts.prompt import Prompt
+from turnwire.protocols.wire import Inbound, TurnFailure
+from turnwire.turns import Finished, Note, Usage
+
+from .runtime import Continuity, ModelRuntime
+
+__all__ = ["Passage", "TurnOutcome"]
+
+
+class TurnOutcome(msgspec.Struct, kw_only=True):
+    """What became of the turn. `text` is the raw model output and `output_ids` its tokens; `call_ids` are the minted
+    ids of its tool calls in order."""
+
+    usage: Usage
+    finish: Finished | None = None
+    notes: list[Note] = []
+    text: str = ""
+    output_ids: list[int] = []
+    call_ids: list[str] = []
+    failure: TurnFailure | None = None
+
+
+class Passage(msgspec.Struct, kw_only=True):
+    """A request on its way through the house. Times are monotonic seconds; `ended_by` says who ended it early (the
+    client: `gone`, a stalled reader: `stalled`, a silent engine: `idle`)."""
+
+    api: str
+    turn_id: str
+    tenant: str
+    started: float
+    headers: dict[str, str]
+    body: bytes
+    inbound: Inbound
+    runtime: ModelRuntime
+    prompt: Prompt
+    continuity: Continuity
+    first_token: float | None = None
+    outcome: TurnOutcome | None = None
+    ended_by: str | None = None
+
+    @property
+    def notes(self) -> list[Note]:
+        """Every note of the request, its prompt and its turn, in that order."""
+        return [*self.inbound.notes, *self.prompt.notes, *(self.outcome.notes if self.outcome else ())]

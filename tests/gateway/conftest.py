@@ -1,0 +1,87 @@
+"""A real gateway on a real socket, in the test's own event loop, on a scripted engine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import uvicorn
+
+from turnwire.gateway.app import Gateway, create_app
+from turnwire.gateway.assembly import assemble
+from turnwire.gateway.settings import Settings
+
+
+class Client:
+    """A running gateway and a session to talk to it."""
+
+    def __init__(self, base: str, session: aiohttp.ClientSession, gateway: Gateway) -> None:
+        self.base = base
+        self.session = session
+        self.gateway = gateway
+
+    async def post(self, path: str, body: dict[str, Any] | bytes, **headers: str) -> tuple[int, dict[str, Any]]:
+        """A whole JSON answer."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        async with self.session.post(self.base + path, data=data, headers=headers) as answer:
+            return answer.status, await answer.json(content_type=None)
+
+    async def stream(self, path: str, body: dict[str, Any], **headers: str) -> list[tuple[float, str, dict[str, Any]]]:
+        """Every server-sent event with its arrival time, event name and data."""
+        events: list[tuple[float, str, dict[str, Any]]] = []
+        name = ""
+        loop = asyncio.get_running_loop()
+        async with self.session.post(self.base + path, json=body, headers=headers) as answer:
+            assert answer.status == 200, await answer.text()
+            assert answer.content_type == "text/event-stream"
+            async for raw in answer.content:
+                line = raw.decode().rstrip("\n")
+                if line.startswith("event: "):
+                    name = line[7:]
+                elif line.startswith("data: "):
+                    events.append((loop.time(), name, json.loads(line[6:])))
+        return events
+
+
+@asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[Client]:
+    runtime = await assemble(settings)
+    gateway = Gateway(settings, [runtime])
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(gateway), http="httptools", access_log=False, log_config=None, lifespan="on")
+    )
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    while not server.started:
+        await asyncio.sleep(0.005)
+    try:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session:
+            yield Client(f"http://127.0.0.1:{listener.getsockname()[1]}", session, gateway)
+    finally:
+        server.should_exit = True
+        await task
+
+
+Serve = Callable[..., Awaitable[Client]]
+
+
+@pytest.fixture
+async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
+    """Start a gateway that plays the given lines; stops with the test."""
+    async with AsyncExitStack() as stack:
+
+        async def start(*lines: dict[str, Any], **over: Any) -> Client:
+            script = tmp_path / "script.jsonl"
+            script.write_text("".join(json.dumps(line) + "\n" for line in lines))
+            fields = {"engine": f"scripted:{script}", "model": "test-model", "dialect": "qwen3_coder"} | over
+            return await stack.enter_async_context(running(Settings(**fields)))
+
+        yield start

@@ -1,0 +1,74 @@
+"""Keys: hashed, compared in full, denied by default, friendly when the file is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from turnwire.gateway import keys
+from turnwire.gateway.keys import ANONYMOUS, Key, Keyring, KeysError, hash_key, new_key, presented
+
+
+def test_without_keys_everybody_is_anonymous() -> None:
+    assert not Keyring()
+    assert Keyring().find(None) is ANONYMOUS
+    assert Keyring().find("anything") is ANONYMOUS
+
+
+def test_with_keys_only_their_owners_are_known() -> None:
+    secret = new_key()
+    ring = Keyring([Key(name="a", hash=hash_key(secret)), Key(name="b", hash=hash_key("other"), tenant="team")])
+    assert ring.find(secret).owner == "a"  # type: ignore[union-attr]
+    assert ring.find("other").owner == "team"  # type: ignore[union-attr]
+    for wrong in (None, "", secret[:-1], secret + "x", hash_key(secret)):
+        assert ring.find(wrong) is None
+
+
+def test_every_hash_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = []
+    real = keys.hmac.compare_digest
+    monkeypatch.setattr(keys.hmac, "compare_digest", lambda a, b: compared.append(b) or real(a, b))
+    Keyring([Key(name=str(i), hash=hash_key(str(i))) for i in range(5)]).find("0")
+    assert len(compared) == 5
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({"authorization": "Bearer k"}, "k"),
+        ({"authorization": "bearer  k "}, "k"),
+        ({"x-api-key": "k"}, "k"),
+        ({"authorization": "Basic k"}, None),
+        ({"authorization": "Bearer "}, None),
+        ({}, None),
+    ],
+)
+def test_both_headers_are_read(headers: dict[str, str], expected: str | None) -> None:
+    assert presented(headers) == expected
+
+
+def test_a_keys_file_round_trips(tmp_path: Path) -> None:
+    path = tmp_path / "keys.toml"
+    path.write_text(f'[[key]]\nname = "ci"\nhash = "{hash_key("s")}"\nscopes = ["inference", "admin"]\nconcurrency = 4\n')
+    key = Keyring.load(str(path)).find("s")
+    assert key is not None
+    assert (key.scopes, key.concurrency) == (("inference", "admin"), 4)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "turnwire keys new"),
+        ("[[key", "cannot be read"),
+        ('[[key]]\nname = "a"\nhash = "plain"', "no usable hash"),
+        ('[[key]]\nname = "a"\nsecret = "x"', "cannot be read"),
+        ("".join(f'[[key]]\nname = "a"\nhash = "{hash_key(c)}"\n' for c in "xy"), "same name"),
+    ],
+)
+def test_unusable_files_are_explained(tmp_path: Path, content: str | None, message: str) -> None:
+    path = tmp_path / "keys.toml"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(KeysError, match=message):
+        Keyring.load(str(path))

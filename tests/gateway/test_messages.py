@@ -1,0 +1,128 @@
+"""One turn through all rooms, over a real socket: order, early closing, counts, failures."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .conftest import Serve
+
+CALL = "<tool_call>\n<function=Bash>\n<parameter=command>\n{}\n</parameter>\n</function>\n</tool_call>"
+MIXED = (
+    "First I look.\n</think>\n\n"
+    + CALL.format("ls")
+    + "\n<think>\nThen I count.\n</think>\n"
+    + CALL.format("wc -l *.py")
+    + "\nBoth are running."
+)
+TOOLS = [
+    {
+        "name": "Bash",
+        "description": "Run a command.",
+        "input_schema": {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
+    }
+]
+
+
+def request(**over: Any) -> dict[str, Any]:
+    return {
+        "model": "test-model",
+        "max_tokens": 4096,
+        "stream": True,
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
+        "messages": [{"role": "user", "content": "How many lines?"}],
+        "tools": TOOLS,
+    } | over
+
+
+def blocks(events: list[tuple[float, str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The content blocks as a client assembles them."""
+    found: dict[int, dict[str, Any]] = {}
+    for _, _, data in events:
+        if data["type"] == "content_block_start":
+            found[data["index"]] = dict(data["content_block"], pieces="")
+        elif data["type"] == "content_block_delta":
+            delta = data["delta"]
+            for key in ("text", "thinking", "partial_json"):
+                found[data["index"]]["pieces"] += delta.get(key, "")
+    return [found[index] for index in sorted(found)]
+
+
+async def test_blocks_arrive_in_the_order_the_model_wrote_them(serve: Serve) -> None:
+    client = await serve({"text": MIXED})
+    events = await client.stream("/v1/messages", request())
+    shown = [(block["type"], block["pieces"]) for block in blocks(events)]
+    assert [kind for kind, _ in shown][:5] == ["thinking", "tool_use", "thinking", "tool_use", "text"]
+    assert shown[0][1].strip() == "First I look."
+    assert json.loads(shown[1][1]) == {"command": "ls"}
+    assert shown[2][1].strip() == "Then I count."
+    assert json.loads(shown[3][1]) == {"command": "wc -l *.py"}
+    assert shown[4][1].strip() == "Both are running."
+    assert events[0][1] == "message_start"
+    assert [name for _, name, _ in events][-2:] == ["message_delta", "message_stop"]
+    assert events[-2][2]["delta"]["stop_reason"] == "tool_use"
+
+
+async def test_each_block_closes_when_its_last_token_arrives(serve: Serve) -> None:
+    client = await serve({"text": MIXED, "delay_ms": 5})
+    events = await client.stream("/v1/messages", request())
+    stops = [at for at, name, _ in events if name == "content_block_stop"]
+    starts = [at for at, name, _ in events if name == "content_block_start"]
+    end = events[-1][0]
+    # Every block is over before the next begins, and the first call long before the end of the turn.
+    assert all(stop <= start for stop, start in zip(stops, starts[1:], strict=False))
+    assert end - stops[1] > 5 * 0.005
+    order = [name for _, name, _ in events if name.startswith("content_block_st")]
+    assert order[:4] == ["content_block_start", "content_block_stop"] * 2
+
+
+async def test_the_prompt_count_at_the_start_is_the_true_one(serve: Serve) -> None:
+    client = await serve({"text": "Hello.", "finish": "stop"})
+    events = await client.stream("/v1/messages", request())
+    start = events[0][2]["message"]["usage"]
+    final = events[-2][2]["usage"]
+    total = start["input_tokens"] + start["cache_read_input_tokens"]
+    assert total == final["input_tokens"] + final["cache_read_input_tokens"]
+    status, counted = await client.post("/v1/messages/count_tokens", request(stream=False))
+    assert (status, counted) == (200, {"input_tokens": total})
+
+
+async def test_the_whole_answer_says_the_same_as_the_stream(serve: Serve) -> None:
+    client = await serve({"text": MIXED})
+    events = await client.stream("/v1/messages", request())
+    status, message = await client.post("/v1/messages", request(stream=False))
+    assert status == 200
+    streamed = [(b["type"], b["pieces"]) for b in blocks(events) if b["type"] in ("thinking", "tool_use", "text")]
+    whole = []
+    for block in message["content"]:
+        if block["type"] == "tool_use":
+            whole.append(("tool_use", block["input"]))
+        elif block["type"] in ("thinking", "text"):
+            whole.append((block["type"], block[block["type"]]))
+    assert [(kind, json.loads(p) if kind == "tool_use" else p) for kind, p in streamed if p] == [w for w in whole if w[1]]
+    assert message["stop_reason"] == "tool_use"
+
+
+async def test_an_engine_that_dies_is_never_a_success(serve: Serve) -> None:
+    client = await serve({"text": "I was about to say", "finish": "error"})
+    async with client.session.post(client.base + "/v1/messages", json=request()) as answer:
+        body = (await answer.read()).decode(errors="replace")
+    assert "message_stop" not in body
+
+
+async def test_an_unknown_model_is_named_and_a_claude_one_means_the_default(serve: Serve) -> None:
+    client = await serve({"text": "Hi."})
+    status, error = await client.post("/v1/messages", request(model="nope", stream=False))
+    assert status == 404
+    assert error["error"]["type"] == "not_found_error"
+    assert "test-model" in error["error"]["message"]
+    status, message = await client.post("/v1/messages", request(model="claude-haiku-4-5-20251001", stream=False))
+    assert (status, message["model"]) == (200, "claude-haiku-4-5-20251001")
+
+
+async def test_a_prompt_that_does_not_fit_is_told_in_the_words_that_make_clients_compact(serve: Serve) -> None:
+    client = await serve({"text": "Hi."}, window=64)
+    status, error = await client.post("/v1/messages", request(messages=[{"role": "user", "content": "word " * 200}]))
+    assert status == 400
+    assert error["error"]["message"].startswith("prompt is too long: ")
+    assert error["error"]["message"].endswith("> 64 maximum")
