@@ -6,14 +6,14 @@ The order of precedence is the order of the tables: canonical headers win over a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from turnwire.turns import TurnContext
+from turnwire.turns import Message, OutputFormat, Tool, TurnContext
 
-__all__ = ["AgentHints", "agent_hints", "dispatch_opt_in", "turn_context"]
+__all__ = ["AgentHints", "agent_hints", "dispatch_opt_in", "side_class", "turn_context"]
 
 SESSION_HEADERS = (
     "x-dynamo-session-id",
@@ -120,6 +120,19 @@ def agent_hints(nvext: Any) -> AgentHints:
     if priority is None:
         priority = _integer(hints.get("priority"))
     return AgentHints(priority=priority, expected_output=_integer(hints.get("osl")), unknown=tuple(unknown))
+
+
+def side_class(messages: Sequence[Message], tools: Sequence[Tool], output: OutputFormat | None) -> str | None:
+    """The class of a request that a harness sends beside the conversation under the same session, told by its shape: a
+    first exchange without tools that asks for a title. None for anything else."""
+    if tools or any(message.role == "assistant" for message in messages):
+        return None
+    if output is not None and output.schema is not None and list(output.schema.get("properties") or ()) == ["title"]:
+        return "title"
+    first = messages[0] if messages else None
+    if first is not None and first.role in ("system", "developer") and "title generator" in first.text[:200].lower():
+        return "title"
+    return None
 
 
 def dispatch_opt_in(headers: Mapping[str, str]) -> bool | None:

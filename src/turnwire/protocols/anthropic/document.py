@@ -41,9 +41,9 @@ class DocumentEncoder:
 
     media_type = "application/json"
 
-    def __init__(self, facts: TurnFacts, echo: Echo | None = None) -> None:
+    def __init__(self, facts: TurnFacts, echo: object = None) -> None:
         self._facts = facts
-        self._echo = echo if echo is not None else Echo()
+        self._echo = echo if isinstance(echo, Echo) else Echo()
         self._content: dict[int, dict[str, object]] = {}
         self._texts: dict[int, list[str]] = {}
         self._calls = 0

@@ -15,7 +15,7 @@ from turnwire.protocols.anthropic.blocks import BILLING_PREFIX, BlockReader, wit
 from turnwire.protocols.anthropic.context_management import TokenCounter, apply_edits, estimate_tokens, read_edits
 from turnwire.protocols.anthropic.echo import Echo, ThreadLink
 from turnwire.protocols.anthropic.tools import read_tool_choice, read_tools
-from turnwire.protocols.context import agent_hints, dispatch_opt_in, turn_context
+from turnwire.protocols.context import agent_hints, dispatch_opt_in, side_class, turn_context
 from turnwire.protocols.json_body import JsonBody, any_value, first_byte, invalid, nesting, open_body, part
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.wire import Inbound, TurnFailure
@@ -158,7 +158,7 @@ class _Request:
             thinking=thinking,
             format=output,
             template_args=self._object("chat_template_kwargs") or {},
-            context=self._context(tools, hosted, output),
+            context=self._context(messages, tools, bool(hosted), output),
         )
         applied: tuple[dict[str, Any], ...] = ()
         if edits and (thread is None or thread.type == "create"):
@@ -303,18 +303,12 @@ class _Request:
             stop=tuple(text for text in stop if text),
         )
 
-    def _context(self, tools: tuple[Tool, ...], hosted: tuple[str, ...], output: OutputFormat | None) -> TurnContext:
-        """Requests of a harness beside the conversation (a title, a hosted search) are told apart by their shape."""
-        turn_class = None
-        if not tools:
-            if hosted:
-                turn_class = "auxiliary"
-            elif (
-                output is not None
-                and output.schema is not None
-                and list(output.schema.get("properties", ())) == ["title"]
-            ):
-                turn_class = "title"
+    def _context(
+        self, messages: tuple[Message, ...], tools: tuple[Tool, ...], hosted: bool, output: OutputFormat | None
+    ) -> TurnContext:
+        turn_class = side_class(messages, tools, output)
+        if turn_class is None and hosted and not tools:
+            turn_class = "auxiliary"
         hints = agent_hints(self._object("nvext"))
         self.notes += (Note("request.field_ignored", f"{name}: not used") for name in hints.unknown)
         return turn_context(

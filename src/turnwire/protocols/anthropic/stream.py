@@ -61,9 +61,9 @@ class StreamEncoder:
 
     media_type = "text/event-stream"
 
-    def __init__(self, facts: TurnFacts, echo: Echo | None = None) -> None:
+    def __init__(self, facts: TurnFacts, echo: object = None) -> None:
         self._facts = facts
-        self._echo = echo if echo is not None else Echo()
+        self._echo = echo if isinstance(echo, Echo) else Echo()
         self._open: dict[int, _Open] = {}
         self._blocks = 0
         self._calls = 0
