@@ -75,7 +75,7 @@ def corpus(pieces: int) -> Iterator[str]:
     totals = list(itertools.accumulate(weights))
     flat = [weight**0.6 for weight in weights]
     flat_totals = list(itertools.accumulate(flat))
-    shapes = [line for line in (HERE / "tokenizer_code.txt").read_text(encoding="utf-8").split("\n") if line.strip() or not line]
+    shapes = (HERE / "tokenizer_code.txt").read_text(encoding="utf-8").splitlines()
 
     def sentence(count: int) -> str:
         drawn = chance.choices(words, cum_weights=totals if chance.random() < 0.5 else flat_totals, k=count)
@@ -133,7 +133,8 @@ def train(pieces: int = 24000) -> str:
         show_progress=False,
     )
     tokenizer.train_from_iterator(corpus(pieces), trainer)
-    tokenizer.add_special_tokens([AddedToken(text, normalized=False, special=True) for text in SPECIAL if text in CONTROL])
+    control = [text for text in SPECIAL if text in CONTROL]
+    tokenizer.add_special_tokens([AddedToken(text, normalized=False, special=True) for text in control])
     tokenizer.add_tokens([AddedToken(text, normalized=False) for text in SPECIAL if text not in CONTROL])
     whole = json.loads(tokenizer.to_str())
     whole["model"]["merges"] = [" ".join(pair) for pair in whole["model"]["merges"]]
