@@ -1,0 +1,68 @@
+"""Fixtures of the real-client suite: pinned clients, a gateway process per test, a sandbox per test."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .sandbox import Sandbox
+from .serving import ServedGateway
+
+Serve = Callable[..., ServedGateway]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.clients)
+
+
+@pytest.fixture(scope="session")
+def bundles() -> dict[str, Any]:
+    """The pinned clients, installed if they are not."""
+    path = Path(__file__).parents[2] / "tools" / "clients.py"
+    spec = importlib.util.spec_from_file_location("turnwire_client_installer", path)
+    assert spec is not None
+    assert spec.loader is not None
+    installer = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = installer
+    spec.loader.exec_module(installer)
+    return installer.install()
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path, bundles: dict[str, Any]) -> Sandbox:
+    return Sandbox(tmp_path / "sandbox", bundles)
+
+
+@pytest.fixture
+def serve(tmp_path: Path, sandbox: Sandbox) -> Iterator[Serve]:
+    """Start a gateway that plays the given lines; further arguments are flags of `turnwire serve`."""
+    running: list[ServedGateway] = []
+
+    def start(*lines: dict[str, Any], flags: tuple[str, ...] = ()) -> ServedGateway:
+        folder = tmp_path / f"gateway{len(running)}"
+        gateway = ServedGateway(folder, list(lines), flags, sandbox.environment())
+        running.append(gateway)
+        return gateway.start()
+
+    yield start
+    for gateway in running:
+        gateway.close()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """A failed test shows the gateway's log, since the client's own words rarely say why."""
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    if report.when == "call" and report.failed:
+        folder = item.funcargs.get("tmp_path")  # type: ignore[attr-defined]
+        for log in sorted(folder.glob("gateway*/log.txt")) if folder else ():
+            report.sections.append((f"gateway {log.parent.name}", log.read_text()[-4000:]))

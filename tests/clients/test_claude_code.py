@@ -1,0 +1,271 @@
+"""Claude Code, headless: what it does with our turns, and what it gives back to us."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import pytest
+
+from .conftest import Serve
+from .outputs import call, line, thought
+from .sandbox import Finished, Sandbox
+from .serving import ServedGateway, count_tokens, prefix_held
+from .wiretap import Exchange
+
+
+class ClaudeCode:
+    """`claude -p` in a sandbox."""
+
+    def __init__(self, sandbox: Sandbox, gateway: ServedGateway) -> None:
+        self.sandbox = sandbox
+        self.gateway = gateway
+
+    def __call__(self, prompt: str, *arguments: str, timeout: float = 90, **env: str) -> Finished:
+        variables = {
+            "CLAUDE_CONFIG_DIR": str(self.sandbox.home / ".claude"),
+            "ANTHROPIC_BASE_URL": self.gateway.url,
+            "ANTHROPIC_AUTH_TOKEN": "dummy",
+            "ANTHROPIC_MODEL": self.gateway.model,
+            "CLAUDE_CODE_MAX_CONTEXT_TOKENS": "131072",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "IS_SANDBOX": "1",
+        }
+        command = ["claude", "-p", prompt, "--output-format", "stream-json", "--verbose"]
+        command += ["--dangerously-skip-permissions", *arguments]
+        return self.sandbox.run(command, env=self.sandbox.environment(**variables, **env), timeout=timeout)
+
+
+@pytest.fixture
+def claude(sandbox: Sandbox) -> Any:
+    return lambda gateway: ClaudeCode(sandbox, gateway)
+
+
+def succeeded(done: Finished, text: str) -> None:
+    assert done.code == 0, str(done)
+    result = done.rows[-1]
+    assert result["type"] == "result", str(done)
+    assert not result["is_error"], str(done)
+    assert text in result["result"], str(done)
+
+
+def streamed_blocks(exchange: Exchange) -> list[dict[str, Any]]:
+    """The content blocks as a client assembles them from the stream."""
+    blocks: dict[int, dict[str, Any]] = {}
+    for sent in exchange.events:
+        data = sent.data
+        if data["type"] == "content_block_start":
+            blocks[data["index"]] = dict(data["content_block"])
+        elif data["type"] == "content_block_delta":
+            block, delta = blocks[data["index"]], data["delta"]
+            for key in ("text", "thinking", "signature", "partial_json"):
+                if key in delta:
+                    block[key] = block.get(key, "") + delta[key]
+    return [blocks[index] for index in sorted(blocks)]
+
+
+def assistant_blocks(exchange: Exchange, turn: int = -1) -> list[dict[str, Any]]:
+    """The blocks of an assistant message as the client sent them back."""
+    messages = [message for message in exchange.json["messages"] if message["role"] == "assistant"]
+    content = messages[turn]["content"]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def thinking_of(blocks: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(block["thinking"], block["signature"]) for block in blocks if block["type"] == "thinking"]
+
+
+def prompt_tokens_at_start(exchange: Exchange) -> int:
+    usage = exchange.events[0].data["message"]["usage"]
+    return sum(
+        usage.get(key) or 0 for key in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    )
+
+
+TWO_TURNS = (
+    line(thought("The user wants a greeting.\nI will use the shell: “echo”."), call("Bash", command="echo he''llo")),
+    line(thought("It printed hello."), "The command printed hello."),
+)
+
+
+def test_two_turns_with_a_tool(serve: Serve, claude: Any) -> None:
+    gateway = serve(*TWO_TURNS)
+    succeeded(claude(gateway)("Run the shell command echo hello"), "The command printed hello.")
+    first, second = gateway.turns()
+    sent, returned = streamed_blocks(first), assistant_blocks(second)
+    # The thought came back byte for byte, and with it the carrier of the exact turn.
+    assert thinking_of(sent) == thinking_of(returned)
+    assert [block["type"] for block in returned] == ["thinking", "tool_use"]
+    assert sent[0]["thinking"].strip() == "The user wants a greeting.\nI will use the shell: “echo”."
+    assert sent[0]["signature"]
+    result = second.json["messages"][-1]["content"][0]
+    assert result["type"] == "tool_result"
+    assert "hello" in json.dumps(result)
+    # The count in the first event is the true one.
+    records = gateway.records(2)
+    for exchange, record in zip((first, second), records, strict=True):
+        assert prompt_tokens_at_start(exchange) == record.prompt_tokens == count_tokens(record.prompt_text)
+    assert first.events[0].data["message"]["usage"]["input_tokens"] == records[0].prompt_tokens
+    prefix_held(records)
+
+
+def test_a_tool_runs_while_the_turn_still_streams(serve: Serve, claude: Any, sandbox: Sandbox) -> None:
+    filler = "Meanwhile I think about the second file. " * 20
+    gateway = serve(
+        line(
+            thought("Two files."),
+            call("Bash", command="echo one > first.txt"),
+            thought(filler, first=False),
+            call("Bash", command="echo two > second.txt"),
+            delay_ms=15,
+        ),
+        line(thought("Both there."), "Both files are written."),
+    )
+    succeeded(claude(gateway)("Write two files"), "Both files are written.")
+    first, second = gateway.turns()
+    stops = [sent.at for sent in first.events if sent.data["type"] == "content_block_stop"]
+    assert [block["type"] for block in streamed_blocks(first)] == ["thinking", "tool_use", "thinking", "tool_use"]
+    written = (sandbox.workspace / "first.txt").stat().st_mtime
+    assert stops[1] - 0.1 < written < stops[3], "the first tool waited for the second call"
+    assert (sandbox.workspace / "second.txt").read_text() == "two\n"
+    results = [block for block in second.json["messages"][-1]["content"] if block["type"] == "tool_result"]
+    assert len(results) == 2
+    prefix_held(gateway.records(2))
+
+
+def test_interleaved_thinking_comes_back_in_order(serve: Serve, claude: Any) -> None:
+    gateway = serve(
+        line(
+            thought("First the date."),
+            call("Bash", command="echo monday"),
+            thought("Then the place.", first=False),
+            "Now the place.",
+            call("Bash", command="echo berlin"),
+        ),
+        line(thought("I know both."), call("Bash", command="echo done")),
+        line(thought("Finished."), "Monday in Berlin."),
+    )
+    succeeded(claude(gateway)("When and where?"), "Monday in Berlin.")
+    exchanges = gateway.turns()
+    assert len(exchanges) == 3
+    kinds = [block["type"] for block in streamed_blocks(exchanges[0])]
+    assert kinds == ["thinking", "tool_use", "thinking", "text", "tool_use"]
+    for later in exchanges[1:]:
+        returned = assistant_blocks(later, 0)
+        assert [block["type"] for block in returned] == kinds
+        assert thinking_of(returned) == thinking_of(streamed_blocks(exchanges[0]))
+    prefix_held(gateway.records(3))
+
+
+def test_a_large_file_is_streamed_and_written_exactly(serve: Serve, claude: Any, sandbox: Sandbox) -> None:
+    content = "".join(f"{number:05d} the quick brown fox, \"quoted\" and 'so' on: ü€\n" for number in range(1200))
+    assert len(content.encode()) > 60_000
+    path = str(sandbox.workspace / "large.txt")
+    gateway = serve(
+        # The client puts the keys into the schema's order when it sends the call back.
+        line(thought("A big file."), call("Write", content=content, file_path=path)),
+        line(thought("Written."), "The file is written."),
+    )
+    succeeded(claude(gateway)("Write the file"), "The file is written.")
+    # One newline before the closing tag belongs to the format.
+    assert (sandbox.workspace / "large.txt").read_text().rstrip("\n") == content.rstrip("\n")
+    first = gateway.turns()[0]
+    deltas = [sent for sent in first.events if sent.data.get("delta", {}).get("type") == "input_json_delta"]
+    assert len(deltas) > 100, "the arguments came in one piece"
+    prefix_held(gateway.records(2))
+
+
+def test_resume_in_a_new_process(serve: Serve, claude: Any) -> None:
+    gateway = serve(*TWO_TURNS, line(thought("We spoke of hello."), "It was hello."))
+    session = str(uuid.uuid4())
+    run = claude(gateway)
+    succeeded(run("Run the shell command echo hello", "--session-id", session), "The command printed hello.")
+    succeeded(run("What was it?", "--resume", session), "It was hello.")
+    exchanges = gateway.turns()
+    assert len(exchanges) == 3
+    assert {exchange.headers["x-claude-code-session-id"] for exchange in exchanges} == {session}
+    assert thinking_of(assistant_blocks(exchanges[2], 0)) == thinking_of(streamed_blocks(exchanges[0]))
+    assert thinking_of(assistant_blocks(exchanges[2], 1)) == thinking_of(streamed_blocks(exchanges[1]))
+    prefix_held(gateway.records(3))
+
+
+def test_resume_after_the_gateway_was_restarted(serve: Serve, claude: Any) -> None:
+    """The exact turns ride in the conversation itself: a gateway that has never seen it replays them."""
+    gateway = serve(*TWO_TURNS, line(thought("We spoke."), "It was hello."), flags=("--seal-key", "one key for all"))
+    session = str(uuid.uuid4())
+    run = claude(gateway)
+    succeeded(run("Run the shell command echo hello", "--session-id", session), "The command printed hello.")
+    gateway.stop()
+    gateway.start()
+    succeeded(run("What was it?", "--resume", session), "It was hello.")
+    prefix_held(gateway.records(3))
+
+
+def test_tool_search_keeps_the_prefix(serve: Serve, claude: Any) -> None:
+    gateway = serve(
+        line(thought("I need a deferred tool."), call("ToolSearch", query="select:CronList", max_results=5)),
+        line(thought("Loaded."), call("CronList")),
+        line(thought("No jobs."), "There are no jobs."),
+    )
+    succeeded(claude(gateway)("List the cron jobs"), "There are no jobs.")
+    exchanges = gateway.turns()
+    assert len(exchanges) == 3
+    assert '"tool_reference"' in exchanges[1].body.decode()
+    loaded = {tool["name"] for tool in exchanges[1].json["tools"]} - {
+        tool["name"] for tool in exchanges[0].json["tools"]
+    }
+    assert loaded == {"CronList"}
+    records = gateway.records(3)
+    prefix_held(records)
+    # The loaded tool's description stands where it was loaded, not in the tool section.
+    added = records[1].prompt_text[len(records[0].prompt_text) :]
+    assert '"CronList"' in added
+
+
+def test_an_engine_that_dies_in_mid_stream(serve: Serve, claude: Any) -> None:
+    shared = ("--seal-key", "one key for all")
+    dying = serve(
+        TWO_TURNS[0],
+        line(thought("It printed hello."), "The command printed hello. " * 10, finish="disconnect", delay_ms=2),
+        flags=shared,
+    )
+    healthy = serve(*TWO_TURNS, flags=shared)
+    dying.hand_over(healthy, after=2)
+    succeeded(claude(dying)("Run the shell command echo hello"), "The command printed hello.")
+    asked = dying.turns()
+    assert len(asked) >= 3
+    broken = asked[1]
+    assert broken.status == 200
+    assert not any(sent.event == "message_stop" for sent in broken.events), "a cut turn was shown as a whole one"
+    # The other gateway had never seen the first turn, and read it exactly.
+    assert healthy.records(1)[0].prompt_text == dying.records(2)[1].prompt_text
+
+
+def test_overloaded_then_well(serve: Serve, claude: Any) -> None:
+    busy = serve(line("", finish="error", error="overloaded", after=0))
+    well = serve(*TWO_TURNS)
+    busy.hand_over(well, after=1)
+    done = claude(busy)("Run the shell command echo hello")
+    succeeded(done, "The command printed hello.")
+    refused = busy.turns()[0]
+    assert refused.status == 529
+    assert json.loads(refused.answer)["error"]["type"] == "overloaded_error"
+    assert any(row.get("subtype") == "api_retry" for row in done.rows)
+
+
+def test_the_windows_end_leads_to_compaction_and_on(serve: Serve, claude: Any) -> None:
+    long_output = "for i in $(seq 1 4000); do echo line $i of a long listing; done"
+    gateway = serve(
+        line(thought("A long listing."), call("Bash", command=long_output)),
+        line(thought("Again."), call("Bash", command=long_output)),
+        line(thought("Enough."), "The listing is long."),
+        flags=("--window", "40000"),
+    )
+    done = claude(gateway)("Show the listing, then again", CLAUDE_CODE_MAX_CONTEXT_TOKENS="200000")
+    succeeded(done, "")
+    statuses = [exchange.status for exchange in gateway.turns()]
+    assert 400 in statuses
+    assert statuses[-1] == 200
+    refusal = next(exchange for exchange in gateway.turns() if exchange.status == 400)
+    assert "prompt is too long" in json.loads(refusal.answer)["error"]["message"]
