@@ -24,13 +24,15 @@ class Start:
 class Reasoning:
     """How a family writes thoughts. `labels` are words that may follow the opener and belong to the format;
     `by_default` is the start state to take when the prompt cannot be seen; `calls` says what a call opener inside an
-    open thought does: `end` it (reported), `pause` it (the thought goes on after the call), or nothing (`ignore`)."""
+    open thought does: `end` it (reported), `pause` it (the thought goes on after the call), or nothing (`ignore`).
+    `once`: the markers are ordinary prose, so they count only for one thought that begins the output."""
 
     open: tuple[str, ...] = ("<think>",)
     close: tuple[str, ...] = ("</think>",)
     labels: tuple[str, ...] = ()
     by_default: bool = False
     calls: Literal["end", "pause", "ignore"] = "end"
+    once: bool = False
 
 
 Where: TypeAlias = Literal["anywhere", "line", "start"]

@@ -111,6 +111,7 @@ class Machine:
         self._sign: Sign | None = None
         self._labels = False
         self._thought = False
+        self._once = dialect.reasoning is not None and dialect.reasoning.once
         self._shapes: dict[str, dict[str, Shape]] = {}
         self._read: Callable[[str, int], int] = self._prose
         self.run: Callable[[str, int], int] = self._read
@@ -222,6 +223,9 @@ class Machine:
         return pos
 
     def _open_thought(self, marker: str) -> None:
+        if self._once and (self._thought or self.sink.index >= 0):
+            self.sink.say("text", marker)
+            return
         self.sink.close_prose()
         self.sink.keep(marker)
         self._place = Place.REASONING
@@ -239,6 +243,9 @@ class Machine:
         self._place = Place.TEXT
 
     def _stray_closer(self, marker: str) -> None:
+        if self._once:
+            self.sink.say("text", marker)
+            return
         self.sink.note("reasoning.stray_closer", marker)
         self.sink.mark(marker)
 

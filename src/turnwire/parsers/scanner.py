@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["WAIT", "Scanner", "prose_pattern"]
+__all__ = ["WAIT", "Scanner", "blanks", "prose_pattern"]
 
 WAIT: Final = ""
 """What `Scanner.at` answers when the text ends inside a marker: only more text can tell."""
@@ -64,3 +64,12 @@ def prose_pattern(markers: Iterable[str]) -> str:
     whitespace (which may turn out to belong to the format)."""
     firsts = "".join(sorted({re.escape(marker[0]) for marker in markers}))
     return rf"[{firsts}]|[ \t\r\n]\Z" if firsts else r"[ \t\r\n]\Z"
+
+
+_BLANKS = re.compile(r"[ \t\r\n]*")
+
+
+def blanks(text: str, pos: int) -> int:
+    """The position behind the whitespace that begins at `pos`."""
+    found = _BLANKS.match(text, pos)
+    return pos if found is None else found.end()

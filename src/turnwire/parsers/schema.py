@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from turnwire.parsers.codecs.json_text import lenient
 from turnwire.parsers.sink import is_json
 
-__all__ = ["STRING", "Shape", "escape", "quote", "shape_of", "write"]
+__all__ = ["ANY", "STRING", "Shape", "escape", "fits", "quote", "shape_of", "write"]
 
 _DEPTH: Final = 24
 _BREADTH: Final = 256
@@ -204,3 +204,26 @@ def write(text: str, shape: Shape) -> str:
     if bare == "None" and "null" in types and "string" not in types:
         return "null"
     return quote(text)
+
+
+def fits(value: Any, schema: Any) -> bool:
+    """Whether a decoded value could be the arguments that `schema` asks for: an object, with all required keys, no
+    foreign ones, and every value of a type its own schema allows."""
+    if not isinstance(value, dict) or not isinstance(schema, dict):
+        return False
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        properties = {}
+    required = schema.get("required")
+    if isinstance(required, list) and any(key not in value for key in required):
+        return False
+    for key, given in value.items():
+        if key not in properties:
+            if schema.get("additionalProperties") in (None, False):
+                return False
+            continue
+        types = shape_of(properties[key], schema).types
+        kind = _type_of(given)
+        if types is not None and kind not in types and not (kind == "integer" and "number" in types):
+            return False
+    return True

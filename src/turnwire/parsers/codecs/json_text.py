@@ -18,7 +18,7 @@ _CLOSES: Final = {"}": "{", "]": "[", ")": "["}
 
 
 class JsonText:
-    """One JSON object or array. `feed` consumes text up to the end of the value; `out` collects what to forward.
+    """One JSON object, array or string. `feed` consumes up to the end of the value; `out` collects what to forward.
 
     What is not JSON but clear is rewritten on the way: control characters inside strings, single-quoted strings,
     True, False, None, tuples. `stuck` is set when a character comes that no JSON can have at that place (a `<`)."""
@@ -117,6 +117,7 @@ class JsonText:
         if char == self._quote:
             out.append('"')
             self._quote = ""
+            self.done = not self.stack
         elif char == "\\":
             self._escaped = True
         elif char == '"':

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from turnwire.parsers.codecs.json_text import JsonText
 from turnwire.parsers.dialect import Codec, Sign
-from turnwire.parsers.scanner import WAIT, Scanner
+from turnwire.parsers.scanner import WAIT, Scanner, blanks
 from turnwire.parsers.schema import STRING, Shape, escape, quote, write
-from turnwire.parsers.sink import BLANKS, is_json
+from turnwire.parsers.sink import is_json
 
 if TYPE_CHECKING:
     from turnwire.parsers.machine import Machine
@@ -260,10 +260,7 @@ class _TaggedCodec:
 
     def _blank(self, text: str, pos: int) -> int:
         """The position behind whitespace, which is kept as structure."""
-        end = len(text)
-        stop = pos
-        while stop < end and text[stop] in BLANKS:
-            stop += 1
+        stop = blanks(text, pos)
         if stop > pos:
             self._sink.keep(text[pos:stop])
         return stop
@@ -539,16 +536,13 @@ class _TaggedCodec:
 
     def _read_after(self, text: str, pos: int) -> int:
         """Behind a closer inside a value: what follows says whether it was one."""
-        end = len(text)
         if self._closer is Tag.PARAM_OPEN:
             return self._next_key(text, pos)
-        stop = pos
-        while stop < end and text[stop] in BLANKS:
-            stop += 1
+        stop = blanks(text, pos)
         if stop > pos:
             self._after.append(text[pos:stop])
             pos = stop
-        if pos == end:
+        if pos == len(text):
             return pos
         marker = self._plan.scanners[State.AFTER].at(text, pos, self._machine.closing)
         if marker is WAIT:
