@@ -36,8 +36,9 @@ class CustomInput:
 
     def feed(self, text: str) -> str:
         """More argument text; the input text that is now certain."""
-        if self._state == "opening":
+        if self._state in ("opening", "other"):
             self._raw.append(text)
+        if self._state == "opening":
             text = self._open(self._held + text)
         elif self._state == "string":
             text, self._held = self._held + text, ""

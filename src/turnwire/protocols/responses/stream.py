@@ -68,6 +68,13 @@ def usage_object(usage: Usage) -> dict[str, Any]:
     }
 
 
+def _cut_short(events: Sequence[Event]) -> Event | None:
+    """The closing event of the block that a turn was cut short in: the last to close together with its end."""
+    if not events or not isinstance(last := events[-1], Finished) or last.reason not in CUT_SHORT:
+        return None
+    return next((one for one in reversed(events) if isinstance(one, BlockClosed | ToolCallClosed)), None)
+
+
 class StreamEncoder:
     """Encodes one turn as server-sent events. `now` gives the time for `completed_at` (null without it)."""
 
@@ -109,10 +116,7 @@ class StreamEncoder:
     def feed(self, events: Sequence[Event]) -> bytes:
         out: list[bytes] = []
         sequence = self._sequence
-        status = b"completed"
-        if events and isinstance(last := events[-1], Finished) and last.reason in CUT_SHORT:
-            # What closes together with a turn that was cut short is what was cut.
-            status = b"incomplete"
+        cut = _cut_short(events)
         for one in events:
             if type(one) is BlockDelta:
                 item = self._open
@@ -124,7 +128,7 @@ class StreamEncoder:
                     sequence += 1
                 continue
             self._sequence = sequence
-            out.append(self._other(one, status))
+            out.append(self._other(one, b"incomplete" if one is cut else b"completed"))
             sequence = self._sequence
         self._sequence = sequence
         return b"".join(out)
