@@ -8,7 +8,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +41,9 @@ def dialect_of(vector: dict[str, Any]) -> Dialect:
     if dialect.router is not None:
         return dialect
     if vector.get("parser_tool") is None:
-        dialect = replace(dialect, calls=())
+        dialect = dialect.without_calls()
     if vector.get("parser_reasoning") is None:
-        dialect = replace(dialect, reasoning=None)
+        dialect = dialect.without_reasoning()
     return dialect
 
 
@@ -111,7 +110,10 @@ def run(vector: dict[str, Any]) -> list[str]:
         cuts.append(vector["chunks"])
     whole: Turn | None = None
     for pieces in cuts:
-        turn = merge(events_of(dialect, pieces, tools, start), text)
+        try:
+            turn = merge(events_of(dialect, pieces, tools, start), text)
+        except AssertionError as broken:
+            return [f"law broken: {broken}"]
         if whole is None:
             whole = turn
             found = complaints(vector, turn)

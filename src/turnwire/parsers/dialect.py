@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ class Reasoning:
     """How a family writes thoughts. `labels` are words that may follow the opener and belong to the format;
     `by_default` is the start state to take when the prompt cannot be seen; `calls` says what a call opener inside an
     open thought does: `end` it (reported), `pause` it (the thought goes on after the call), or nothing (`ignore`).
-    `once`: the markers are ordinary prose, so they count only for one thought that begins the output."""
+    `once`: the markers are ordinary prose, so they count only for one thought that begins the output.
+    `mentions`: a call opener in mid-sentence of a thought only speaks of calls; off where it is a special token."""
 
     open: tuple[str, ...] = ("<think>",)
     close: tuple[str, ...] = ("</think>",)
@@ -33,6 +34,7 @@ class Reasoning:
     by_default: bool = False
     calls: Literal["end", "pause", "ignore"] = "end"
     once: bool = False
+    mentions: bool = True
 
 
 Where: TypeAlias = Literal["anywhere", "line", "start"]
@@ -41,11 +43,13 @@ Where: TypeAlias = Literal["anywhere", "line", "start"]
 @dataclass(frozen=True, slots=True)
 class Sign:
     """A literal by which prose may turn into a call. `where`: anywhere, only at the start of a line, or only before
-    any text of the turn. `rescue`: the format does not ask for it, so only an offered tool is believed."""
+    any text of the turn. `rescue`: the format does not ask for it, so only an offered tool is believed (with `any_tool`
+    any is)."""
 
     text: str
     where: Where = "anywhere"
     rescue: bool = False
+    any_tool: bool = False
 
 
 class Codec(Protocol):
@@ -103,7 +107,8 @@ class Syntax(Protocol):
 class Dialect:
     """A model family's way to write a turn. `wrappers` are markers around content that belong to the format; `ends`
     are end-of-turn texts, left out where they end the output; `turns` are turn markers of its template beyond the
-    usual ones. A `router` takes the place of reasoning markers and call signs where headers say what a text is."""
+    usual ones; `breaks` end a thought but are themselves text. A `router` takes the place of reasoning markers and
+    call signs where headers say what a text is."""
 
     name: str
     reasoning: Reasoning | None = None
@@ -113,7 +118,18 @@ class Dialect:
     aliases: tuple[str, ...] = ()
     reasoning_aliases: tuple[str, ...] = ()
     turns: tuple[str, ...] = ()
+    breaks: tuple[str, ...] = ()
     router: Router | None = None
+
+    def without_calls(self) -> Dialect:
+        """The same dialect, with calls left in the text; their openers still end a thought."""
+        ends = self.reasoning is not None and self.reasoning.calls == "end"
+        signs = tuple(sign.text for syntax in self.calls for sign in syntax.signs if not sign.rescue)
+        return replace(self, calls=(), breaks=self.breaks + signs if ends else self.breaks)
+
+    def without_reasoning(self) -> Dialect:
+        """The same dialect, with thoughts left in the text."""
+        return replace(self, reasoning=None)
 
     @property
     def start(self) -> Start:

@@ -31,6 +31,7 @@ class Mark(Enum):
     THOUGHT = auto()  # a reasoning closer
     CALL = auto()
     WRAPPER = auto()
+    BREAK = auto()
     END = auto()
 
 
@@ -47,6 +48,7 @@ TRANSITIONS: Final[dict[Place, dict[Mark, str]]] = {
         Mark.THINK: "_repeated_opener",
         Mark.THOUGHT: "_close_thought",
         Mark.CALL: "_try_call",
+        Mark.BREAK: "_break_thought",
         Mark.END: "_try_end",
     },
 }
@@ -71,6 +73,7 @@ class _Plan:
         table: dict[Mark, tuple[str, ...]] = {
             Mark.END: dialect.ends,
             Mark.WRAPPER: dialect.wrappers,
+            Mark.BREAK: dialect.breaks,
             Mark.THINK: reasoning.open if reasoning else (),
             Mark.THOUGHT: reasoning.close if reasoning else (),
             Mark.CALL: tuple(self.signs),
@@ -136,6 +139,11 @@ class Machine:
             self._place = Place.TEXT
         self.run = self._read
 
+    def hand(self, codec: Codec) -> None:
+        """Another codec reads on from here."""
+        self._codec = codec
+        self.run = codec.run
+
     def refuse(self) -> None:
         """It was no call: the text on trial is prose."""
         self._codec = None
@@ -161,7 +169,7 @@ class Machine:
     @property
     def believed(self) -> bool:
         """Whether the call now on trial may name any tool; if not, only an offered one counts."""
-        return self._sign is None or not self._sign.rescue
+        return self._sign is None or not self._sign.rescue or self._sign.any_tool
 
     def properties(self, name: str) -> dict[str, Any]:
         """The schemas of a tool's arguments, by argument name."""
@@ -242,6 +250,11 @@ class Machine:
         self.sink.close_prose(marker)
         self._place = Place.TEXT
 
+    def _break_thought(self, marker: str) -> None:
+        self.sink.close_prose()
+        self._place = Place.TEXT
+        self.sink.say("text", marker)
+
     def _stray_closer(self, marker: str) -> None:
         if self._once:
             self.sink.say("text", marker)
@@ -268,6 +281,9 @@ class Machine:
 
     def _stands(self, sign: Sign) -> bool:
         """Whether a sign is where it may be."""
+        reasoning = self.dialect.reasoning
+        if self._place is Place.REASONING and reasoning is not None and reasoning.mentions and self.sink.mid_sentence():
+            return False
         if sign.where == "anywhere":
             return True
         sink = self.sink
@@ -322,6 +338,8 @@ class Parser(Machine):
             sink = self.sink
             if sink.kind == "tool_call":
                 sink.parts.append(text)
+            else:
+                sink.last = text
             return [BlockDelta(sink.index, text, text)]
         if self._rest:
             text = self._rest + text

@@ -35,19 +35,9 @@ class Sink:
     of the call or, by `reject`, in the prose it came from. Text moves on from there and is never read twice."""
 
     __slots__ = (
-        "_draw",
-        "_dtext",
-        "call_id",
-        "calls",
-        "index",
-        "kind",
-        "name",
-        "out",
-        "parts",
-        "pending",
-        "space",
+        "_draw", "_dtext", "call_id", "calls", "index", "kind", "last", "name", "out", "parts", "pending", "space",
         "trial",
-    )
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.out: list[Event] = []
@@ -56,6 +46,7 @@ class Sink:
         self.name = ""
         self.call_id = ""
         self.calls = 0
+        self.last = ""
         self.parts: list[str] = []
         self.pending: list[str] = []
         self.space: list[str] = []
@@ -130,8 +121,15 @@ class Sink:
             else:
                 said = body
             self._delta(said, said)
+            self.last = said
         if len(body) < len(text):
             self.space.append(text[len(body) :])
+
+    def mid_sentence(self) -> bool:
+        """Whether the prose so far ends in a word or a comma and a space, with the sentence still open."""
+        if self.kind is None or not self.space or any("\n" in piece for piece in self.space):
+            return False
+        return self.last[-1:].isalnum() or self.last[-1:] in {",", "`", "(", "-"}
 
     def mark(self, marker: str) -> None:
         """A marker that leaves the open block open (a content wrapper, a stray closer)."""
@@ -212,11 +210,11 @@ class Sink:
 
     def finish(self, reason: FinishReason, tail: list[str]) -> None:
         """The turn is over; what is still held goes where it belongs. `tail` is structure that ended it."""
-        if self.kind is not None and self.space:
+        if self.kind is not None:
             said = "".join(self.space)
             self.space.clear()
-            self._delta(said, said)
-        if self.kind is not None:
+            if said:
+                self._delta(said, said)
             self.close_prose()
         self.pending += self.space
         self.space.clear()

@@ -51,6 +51,7 @@ class Tagged:
     newlines: Literal[0, 1] = 0
     bare: bool = True
     json_body: bool = False
+    unwraps: tuple[str, ...] = ()
     loose_open: tuple[str, ...] = ()
     wrong_close: tuple[str, ...] = ()
 

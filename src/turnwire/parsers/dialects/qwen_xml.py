@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from turnwire.parsers.codecs.tagged import Tagged
 from turnwire.parsers.dialect import Dialect, Reasoning
 
@@ -30,5 +32,20 @@ DIALECTS = (
         reasoning=Reasoning(by_default=True),
         calls=(QWEN_XML,),
         aliases=("nemotron_3", "nemotron3", "nemotron_nano", "nano_v3"),
+    ),
+    Dialect(
+        name="step3p5",
+        reasoning=Reasoning(by_default=True),
+        calls=(QWEN_XML,),
+        aliases=("step3_5", "step3_7", "step3p7"),
+    ),
+    Dialect(name="mimo", reasoning=Reasoning(), calls=(replace(QWEN_XML, newlines=0),), aliases=("mimo_v2",)),
+    Dialect(
+        name="seed_oss",
+        reasoning=Reasoning(("<seed:think>",), ("</seed:think>",)),
+        calls=(replace(QWEN_XML, sections=(("<seed:tool_call>", "</seed:tool_call>"),)),),
+        ends=("<seed:eos>",),
+        aliases=("seed",),
+        reasoning_aliases=("seed_think",),
     ),
 )

@@ -1,0 +1,379 @@
+"""Calls written as a name in markers, followed by arguments that are JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from turnwire.parsers.codecs.envelope import Envelope, decoded
+from turnwire.parsers.codecs.json_text import JsonText
+from turnwire.parsers.dialect import Codec, Sign
+from turnwire.parsers.scanner import WAIT, Scanner, blanks
+from turnwire.parsers.schema import fits
+
+if TYPE_CHECKING:
+    from turnwire.parsers.machine import Machine
+
+__all__ = ["Named"]
+
+HEADER_LIMIT: Final = 1024
+"""No header is longer than this: one that has not ended by then is not one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The table of a syntax with the name outside.
+
+    `sections` wrap calls. A call is `call_open`, a header, JSON, `call_close`. The header runs up to the first `{`
+    or, where there are no arguments, up to a closer; it is matched whole by the pattern `header`, with groups `name`
+    and, where the format has them, `id` and `type`. `separators` are the markers inside a header that prove a call,
+    so that its text is never shown as prose. `noise`: text inside a section, outside calls, is left out. `infer`: a
+    header that names no offered tool is given the one tool whose schema fits the arguments. `fences` may stand around
+    the JSON. `lists`: the section may hold a JSON list or object instead, read by that table."""
+
+    header: str
+    call_open: tuple[str, ...]
+    call_close: tuple[str, ...] = ()
+    sections: tuple[tuple[str, str], ...] = ()
+    separators: tuple[str, ...] = ()
+    noise: bool = False
+    infer: bool = False
+    fences: bool = False
+    lists: Envelope | None = None
+
+    @property
+    def signs(self) -> tuple[Sign, ...]:
+        """Section openers; call openers too, as a rescue where the format asks for a section."""
+        if not self.sections:
+            return tuple(Sign(opener) for opener in self.call_open)
+        wrapped = tuple(Sign(opener) for opener, _ in self.sections)
+        return wrapped + tuple(Sign(opener, rescue=True, any_tool=True) for opener in self.call_open)
+
+    def codec(self, machine: Machine) -> Codec:
+        """A reader for one turn."""
+        return _NamedCodec(self, machine)
+
+
+class State(Enum):
+    """Where the reader stands."""
+
+    SECTION = auto()  # inside a section, outside calls
+    HEADER = auto()
+    JSON = auto()
+    AFTER = auto()  # behind the arguments
+    DROP = auto()  # in a call that cannot be read, up to its closer
+    LIST = auto()  # another codec reads
+    OUT = auto()
+
+
+class _Plan:
+    __slots__ = (
+        "after",
+        "calls",
+        "closers",
+        "ends",
+        "header",
+        "pattern",
+        "section_closers",
+        "section_openers",
+        "sections",
+    )
+
+    def __init__(self, table: Named) -> None:
+        self.pattern = re.compile(table.header, re.DOTALL)
+        self.calls = frozenset(table.call_open)
+        self.closers = frozenset(table.call_close)
+        self.section_openers = frozenset(opener for opener, _ in table.sections)
+        self.section_closers = frozenset(closer for _, closer in table.sections if closer)
+        markers = [*self.calls, *self.closers, *self.section_closers, *self.section_openers]
+        self.sections = Scanner(markers)
+        self.header = Scanner(["{", *markers])
+        self.ends = Scanner([*self.calls, *self.closers, *self.section_closers])
+        self.after = Scanner([*markers, "```"] if table.fences else markers)
+
+
+@lru_cache(maxsize=256)
+def _plan(table: Named) -> _Plan:
+    return _Plan(table)
+
+
+class _NamedCodec:
+    """Reads calls whose name stands outside; arguments are forwarded verbatim as they come."""
+
+    __slots__ = (
+        "_args", "_held", "_id", "_json", "_list", "_machine", "_name", "_noisy", "_plan", "_sink", "_state", "_table",
+        "_wrapped",
+    )  # fmt: skip
+
+    def __init__(self, table: Named, machine: Machine) -> None:
+        self._table = table
+        self._plan = _plan(table)
+        self._machine = machine
+        self._sink = machine.sink
+        self._state = State.OUT
+        self._wrapped = False
+        self._noisy = False
+        self._name = ""
+        self._id = ""
+        self._json = JsonText()
+        self._held = False
+        self._args: list[str] = []
+        self._list: Codec | None = None
+
+    # ------------------------------------------------------------------------------------------ codec interface
+
+    def enter(self, sign: Sign) -> None:
+        """Behind a section opener, or behind a call opener."""
+        self._wrapped = sign.text in self._plan.section_openers
+        self._noisy = False
+        self._state = State.SECTION if self._wrapped else State.HEADER
+
+    def run(self, text: str, pos: int) -> int:
+        """Consume text while calls are being read."""
+        end = len(text)
+        while pos < end:
+            state = self._state
+            new = STEPS[state](self, text, pos)
+            if self._state in (State.OUT, State.LIST) or (new == pos and self._state is state):
+                return new
+            pos = new
+        return pos
+
+    def plain(self) -> str | None:
+        """Inside a string of the arguments, anything but quotes, backslashes and control characters passes."""
+        return JsonText.PLAIN if self._state is State.JSON and not self._held and self._json.in_string else None
+
+    def finish(self) -> None:
+        """The end of the output. Arguments that were complete make a call; others are cut."""
+        sink, state = self._sink, self._state
+        if state is State.JSON:
+            self._json.flush()
+            rest = self._json.take()
+            if self._held:
+                self._machine.open_call(self._name, self._id)
+                rest = "".join(self._args) + rest
+            sink.argue(rest, "")
+            sink.close_call(truncated=True)
+        elif state is State.AFTER:
+            self._close()
+        elif sink.trial is not None:
+            if state is State.HEADER and not self._wrapped and not self._table.sections and not self._table.separators:
+                self._refuse()
+                return
+            sink.accept()
+            sink.note("call.truncated")
+
+    # ---------------------------------------------------------------------------------------------------- steps
+
+    def _leave(self) -> None:
+        self._state = State.OUT
+        self._machine.leave()
+
+    def _refuse(self) -> None:
+        self._state = State.OUT
+        self._machine.refuse()
+
+    def _blank(self, text: str, pos: int) -> int:
+        stop = blanks(text, pos)
+        if stop > pos:
+            self._sink.keep(text[pos:stop])
+        return stop
+
+    def _section(self, text: str, pos: int) -> int:
+        sink, plan = self._sink, self._plan
+        pos = self._blank(text, pos)
+        if pos == len(text):
+            return pos
+        marker = plan.sections.at(text, pos, self._machine.closing)
+        if marker is WAIT:
+            return pos
+        if marker is None:
+            return self._between(text, pos)
+        if marker in plan.calls:
+            sink.keep(marker)
+            self._state = State.HEADER
+            return pos + len(marker)
+        if marker in plan.section_closers:
+            sink.keep(marker)
+            self._leave()
+            return pos + len(marker)
+        if marker in plan.closers:
+            sink.note("rescue.duplicate_closer", marker)
+        else:
+            sink.note("rescue.missing_closer", self._name)
+        sink.keep(marker)
+        return pos + len(marker)
+
+    def _between(self, text: str, pos: int) -> int:
+        """Something else than a call inside a section."""
+        sink = self._sink
+        if not self._table.noise:
+            if sink.trial is not None:
+                self._refuse()
+            else:
+                if self._plan.section_closers:
+                    sink.note("rescue.missing_closer", self._name)
+                self._leave()
+            return pos
+        start, _ = self._plan.sections.find(text, pos, self._machine.closing)
+        if start > pos:
+            if not self._noisy:
+                sink.accept()
+                sink.note("section.noise")
+                self._noisy = True
+            sink.keep(text[pos:start])
+        return start
+
+    def _header(self, text: str, pos: int) -> int:
+        sink, plan, table = self._sink, self._plan, self._table
+        if table.lists is not None:
+            start = blanks(text, pos)
+            if start == len(text) and not self._machine.closing:
+                return pos
+            if text[start : start + 1] in ("[", "{"):
+                return self._hand_over(text, pos)
+        start, stop = plan.header.find(text, pos, self._machine.closing)
+        if stop < 0:
+            if start - pos > HEADER_LIMIT:
+                self._unreadable(text[pos:start])
+            return pos
+        marker = text[start:stop]
+        header = text[pos:start]
+        found = plan.pattern.fullmatch(header) if len(header) <= HEADER_LIMIT else None
+        if found is None or not found.group("name"):
+            self._unreadable(header)
+            return pos
+        groups = found.groupdict()
+        self._name = groups["name"]
+        self._id = groups.get("id") or ""
+        sink.keep(header)
+        self._json = JsonText()
+        self._args = []
+        self._held = table.infer and self._name not in self._machine.tools and bool(self._machine.tools)
+        if marker == "{":
+            if not self._held:
+                self._machine.open_call(self._name, self._id)
+            self._state = State.JSON
+        else:
+            rest = (groups.get("rest") or "").strip()
+            self._machine.open_call(self._name, self._id)
+            sink.argue(rest or "{}", "")
+            self._held = False
+            self._state = State.AFTER
+        return start
+
+    def _unreadable(self, header: str) -> None:
+        """A header that names nothing: prose, unless its markers prove that a call was meant."""
+        table, sink = self._table, self._sink
+        proven = any(separator in header for separator in table.separators)
+        if sink.trial is not None and not proven and not (self._wrapped and table.noise):
+            self._refuse()
+            return
+        sink.accept()
+        sink.note("call.unnamed")
+        self._state = State.DROP
+
+    def _drop(self, text: str, pos: int) -> int:
+        start, stop = self._plan.ends.find(text, pos, self._machine.closing)
+        self._sink.keep(text[pos:start])
+        if stop < 0:
+            return start
+        marker = text[start:stop]
+        self._state = State.SECTION
+        if marker in self._plan.closers:
+            self._sink.keep(marker)
+            if not self._table.sections:
+                self._leave()
+            return stop
+        return start
+
+    def _hand_over(self, text: str, pos: int) -> int:
+        """A JSON list or object stands where a name may: its own codec reads on."""
+        table = self._table.lists
+        if table is None:
+            return pos
+        self._state = State.LIST
+        codec = self._list = self._list or table.codec(self._machine)
+        codec.enter(Sign(next(iter(opener for opener, _ in table.wrappers))))
+        self._machine.hand(codec)
+        return pos
+
+    def _read_json(self, text: str, pos: int) -> int:
+        reader, sink = self._json, self._sink
+        stop = reader.feed(text, pos)
+        if self._held:
+            self._args.append(reader.take())
+            sink.keep(text[pos:stop])
+        else:
+            sink.argue(reader.take(), text[pos:stop])
+        if reader.done or reader.stuck:
+            if self._held:
+                self._infer()
+            if reader.rewritten:
+                sink.note(reader.rewritten, self._name)
+            self._state = State.AFTER
+        return stop
+
+    def _infer(self) -> None:
+        """Name the call after the only offered tool its arguments fit."""
+        arguments = "".join(self._args)
+        value = decoded(arguments)
+        fitting = [tool.name for tool in self._machine.tools.values() if fits(value, tool.schema)]
+        guessed = len(fitting) == 1 and re.fullmatch(r"(?:functions?|call|toolu|chatcmpl)?[\W_\d]*\w*", self._name)
+        if guessed and (self._name.isdigit() or self._name.startswith(("call_", "toolu_", "functions", "chatcmpl"))):
+            self._name = fitting[0]
+        self._machine.open_call(self._name, self._id)
+        if guessed and self._name in fitting:
+            self._sink.note("call.id_inferred", self._name)
+        self._sink.argue(arguments, "")
+        self._held = False
+
+    def _after(self, text: str, pos: int) -> int:
+        """Behind the arguments: a closer belongs to the call, anything else to what follows."""
+        sink, plan = self._sink, self._plan
+        pos = self._blank(text, pos)
+        if pos == len(text):
+            return pos
+        marker = plan.after.at(text, pos, self._machine.closing)
+        if marker is WAIT:
+            return pos
+        if marker == "```":
+            sink.keep(marker)
+            return pos + len(marker)
+        if marker is not None and marker in plan.closers:
+            sink.keep(marker)
+            self._close()
+            return pos + len(marker)
+        if plan.closers and marker is None:
+            start, _ = plan.ends.find(text, pos, self._machine.closing)
+            sink.keep(text[pos:start])
+            if start > pos and not self._noisy:
+                sink.note("call.noise", self._name)
+                self._noisy = True
+            return start
+        if plan.closers:
+            sink.note("rescue.missing_closer", self._name)
+        self._close()
+        return pos
+
+    def _close(self) -> None:
+        self._sink.close_call()
+        self._noisy = False
+        if self._table.sections:
+            self._state = State.SECTION
+            self._wrapped = True
+        else:
+            self._leave()
+
+
+STEPS: Final[dict[State, Callable[[_NamedCodec, str, int], int]]] = {
+    State.SECTION: _NamedCodec._section,
+    State.HEADER: _NamedCodec._header,
+    State.JSON: _NamedCodec._read_json,
+    State.AFTER: _NamedCodec._after,
+    State.DROP: _NamedCodec._drop,
+}

@@ -1,0 +1,44 @@
+"""GLM: the name, then `<arg_key>` and `<arg_value>` pairs; also Ling 3, Laguna and Hy3."""
+
+from __future__ import annotations
+
+from turnwire.parsers.codecs.tagged import Tagged
+from turnwire.parsers.dialect import Dialect, Reasoning
+
+__all__ = ["DIALECTS"]
+
+GLM = Tagged(
+    call_open=("<tool_call>",),
+    call_close=("</tool_call>",),
+    header_end="",
+    param_open=("<arg_key>",),
+    key_end="</arg_key>",
+    value_open=("<arg_value>",),
+    param_close=("</arg_value>",),
+)
+ENDS = ("<|user|>", "<|observation|>", "<|endoftext|>")
+
+DIALECTS = (
+    Dialect(
+        name="glm45",
+        reasoning=Reasoning(),
+        calls=(GLM,),
+        ends=ENDS,
+        aliases=("glm", "glm4_5", "glm4_6", "glm46", "glm45_moe"),
+    ),
+    Dialect(
+        name="glm47",
+        reasoning=Reasoning(),
+        calls=(GLM,),
+        ends=ENDS,
+        aliases=("glm4_7", "glm5", "glm5_1", "glm5_2", "glm47_moe"),
+    ),
+    Dialect(name="ling3", reasoning=Reasoning(), calls=(GLM,), aliases=("ring3", "ling", "ring")),
+    Dialect(
+        name="poolside_v1",
+        reasoning=Reasoning(),
+        calls=(GLM,),
+        ends=("</assistant>",),
+        aliases=("laguna", "poolside"),
+    ),
+)

@@ -1,0 +1,29 @@
+"""MiniMax M2 to M2.7: `<invoke>` and `<parameter>` tags in a `<minimax:tool_call>` block."""
+
+from __future__ import annotations
+
+from turnwire.parsers.codecs.tagged import Tagged
+from turnwire.parsers.dialect import Dialect, Reasoning
+
+__all__ = ["DIALECTS"]
+
+MINIMAX_M2 = Tagged(
+    sections=(("<minimax:tool_call>", "</minimax:tool_call>"),),
+    call_open=("<invoke",),
+    call_close=("</invoke>",),
+    param_open=("<parameter",),
+    param_close=("</parameter>",),
+    name_attribute="name",
+    key_attribute="name",
+)
+
+DIALECTS = (
+    Dialect(
+        name="minimax_m2",
+        reasoning=Reasoning(by_default=True),
+        calls=(MINIMAX_M2,),
+        ends=("[e~[",),
+        aliases=("minimax_m2_1", "minimax_m2_5", "minimax_m2_7"),
+        reasoning_aliases=("minimax",),
+    ),
+)

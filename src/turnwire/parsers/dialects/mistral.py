@@ -1,0 +1,27 @@
+"""Mistral: `[TOOL_CALLS]` before a JSON list (up to v7) or before name, id and arguments (v11 and later)."""
+
+from __future__ import annotations
+
+from turnwire.parsers.codecs.envelope import Envelope
+from turnwire.parsers.codecs.named import Named
+from turnwire.parsers.dialect import Dialect, Reasoning
+
+__all__ = ["DIALECTS"]
+
+MISTRAL = Named(
+    header=r"\s*(?P<name>[^\s\[\]{}]+)\s*(?:\[CALL_ID\]\s*(?P<id>[^\s\[\]{}]*)\s*)?(?:\[ARGS\])?(?P<rest>\s*)",
+    call_open=("[TOOL_CALLS]",),
+    separators=("[ARGS]", "[CALL_ID]"),
+    lists=Envelope(wrappers=(("[TOOL_CALLS]", "[/TOOL_CALLS]"),), id_keys=("id",)),
+)
+
+DIALECTS = (
+    Dialect(
+        name="mistral",
+        reasoning=Reasoning(("[THINK]", "<think>"), ("[/THINK]", "</think>")),
+        calls=(MISTRAL,),
+        ends=("</s>",),
+        aliases=("mistral_pre_v11", "mistral_v11", "mistral_v13", "ministral", "magistral", "devstral"),
+        reasoning_aliases=("mistral_think",),
+    ),
+)
