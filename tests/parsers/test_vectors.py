@@ -91,11 +91,21 @@ def complaints(vector: dict[str, Any], turn: Turn) -> list[str]:
                 given = {key: given.get(key) for key in asked}
             if not same(given, asked):
                 found.append(f"arguments {given!r} instead of {asked!r}")
+    if not found and expect.get("events") and match.get("content") != "ignore":
+        order = [(b.kind, b.name or flat(b.text)) for b in turn.blocks if not b.malformed]
+        asked_order = [(e["kind"], e.get("name") or flat(e.get("text"))) for e in expect["events"]]
+        if order != asked_order:
+            found.append(f"order {order} instead of {asked_order}")
     return found
 
 
 def same(left: Any, right: Any) -> bool:
-    return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
+    """Equal as JSON: 5 is 5.0, but true is not 1."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    return left == right and isinstance(left, bool) == isinstance(right, bool)
 
 
 def run(vector: dict[str, Any]) -> list[str]:

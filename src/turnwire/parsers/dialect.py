@@ -107,7 +107,8 @@ class Syntax(Protocol):
 class Dialect:
     """A model family's way to write a turn. `wrappers` are markers around content that belong to the format; `ends`
     are end-of-turn texts, left out where they end the output; `turns` are turn markers of its template beyond the
-    usual ones; `breaks` end a thought but are themselves text. A `router` takes the place of reasoning markers and
+    usual ones; `breaks` end a thought but are themselves text; `prefix` is text that clients of this
+    dialect expect before the output. A `router` takes the place of reasoning markers and
     call signs where headers say what a text is."""
 
     name: str
@@ -119,6 +120,7 @@ class Dialect:
     reasoning_aliases: tuple[str, ...] = ()
     turns: tuple[str, ...] = ()
     breaks: tuple[str, ...] = ()
+    prefix: str = ""
     router: Router | None = None
 
     def without_calls(self) -> Dialect:

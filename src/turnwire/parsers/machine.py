@@ -118,6 +118,8 @@ class Machine:
         self._shapes: dict[str, dict[str, Shape]] = {}
         self._read: Callable[[str, int], int] = self._prose
         self.run: Callable[[str, int], int] = self._read
+        if dialect.prefix:
+            self.sink.preface(dialect.prefix)
         if dialect.router is not None:
             router = dialect.router.codec(self)
             self._codec = router

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
+import msgspec
+
 from turnwire.parsers.codecs.json_text import lenient
 from turnwire.parsers.sink import is_json
 
@@ -161,6 +163,14 @@ _PYTHON: Final = {"True": "true", "False": "false", "None": "null"}
 _EMPTY: Final = {"array": "[]", "object": "{}"}
 
 
+def _unescaped(text: str) -> str:
+    """JSON that was escaped once too often (`[{\\"a\\": 1}]`), or nothing."""
+    try:
+        return msgspec.json.decode(f'"{text}"', type=str) if '\\"' in text else ""
+    except ValueError:
+        return ""
+
+
 def _number(text: str) -> str | None:
     if _NUMBER.fullmatch(text):
         return text
@@ -198,7 +208,7 @@ def write(text: str, shape: Shape) -> str:
     if ("object" in types and bare[:1] == "{") or ("array" in types and bare[:1] in {"[", "("}):
         if is_json(bare):
             return bare
-        rewritten = lenient(bare)
+        rewritten = lenient(bare) or lenient(_unescaped(bare))
         if rewritten is not None:
             return rewritten
     if bare == "None" and "null" in types and "string" not in types:

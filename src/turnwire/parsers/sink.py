@@ -96,6 +96,13 @@ class Sink:
 
     # --------------------------------------------------------------------------------------------------- prose
 
+    def preface(self, text: str) -> None:
+        """Text that the model did not write, put before the output."""
+        self.index += 1
+        self.kind = "text"
+        self.out.append(BlockOpened(self.index, "text"))
+        self._delta(text, "")
+
     def say(self, kind: BlockKind, text: str) -> None:
         """Prose of the given kind, under the whitespace law."""
         if self.kind is None:

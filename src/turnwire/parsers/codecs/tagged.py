@@ -29,13 +29,15 @@ class Tagged:
     """The table of a tagged syntax.
 
     `sections` wrap one or more calls. A call's header follows `call_open` up to `header_end`; with `name_attribute`
-    the name is that attribute's value, else it is the header text itself. With no `header_end` the name runs up to a
-    line break or the next tag. A parameter's header follows `param_open` in the same way up to `key_end`, and
-    `value_open` stands between key and value where the format has such a tag. `newlines` is how many line breaks the
-    template writes on each side of a value. `type_attribute` names the attribute that types the value: "true"/"false"
-    (is it a string) or a JSON type name. `bare`: calls without a section are believed when the tool is offered.
-    `json_body`: a call's body may be one JSON object. `loose_open` are misspelt openers accepted inside a section,
-    `wrong_close` closers of other formats accepted where a parameter must end."""
+    the name is that attribute's value, else it is the header text itself. With no `header_end` the name runs up to
+    one of `name_ends` or the next tag. A parameter's header follows `param_open` in the same way up to `key_end`, and
+    `value_open` stands between key and value where the format has such a tag. `newlines` says which line breaks
+    around a value belong to the format: none, one on `both` sides, or `paired` (one at the end only if there was one
+    before). `type_attribute` names the attribute that types the value: "true"/"false" (is it a string) or a JSON type
+    name. `bare`: calls without a section are believed when the tool is offered. `json_body`: a call's body may be one
+    JSON object. `loose_open` are misspelt openers accepted inside a section, `wrong_close` closers of other formats
+    accepted where a parameter must end. `unwraps`: a lone parameter of this name that the schema does not have, with
+    an object that fits the schema, is the arguments themselves."""
 
     call_open: tuple[str, ...]
     call_close: tuple[str, ...]
@@ -43,12 +45,13 @@ class Tagged:
     param_close: tuple[str, ...]
     sections: tuple[tuple[str, str], ...] = ()
     header_end: str = ">"
-    key_end: str = ">"
+    name_ends: tuple[str, ...] = ("\n", "\\n")
+    key_end: tuple[str, ...] = (">",)
     value_open: tuple[str, ...] = ()
     name_attribute: str = ""
     key_attribute: str = ""
     type_attribute: str = ""
-    newlines: Literal[0, 1] = 0
+    newlines: Literal["none", "both", "paired"] = "none"
     bare: bool = True
     json_body: bool = False
     unwraps: tuple[str, ...] = ()
@@ -137,16 +140,16 @@ class _Plan:
             meanings = {text: tag for tag in Tag if tag in wanted for text in tags[tag]}
             if state is State.SECTION:
                 meanings |= {text: Tag.CALL_OPEN for text in table.loose_open if text not in meanings}
-            if state is State.VALUE and table.newlines:
-                meanings |= {
-                    "\n" + text: tag for text, tag in meanings.items() if tag not in (Tag.CALL_OPEN, Tag.SECTION_OPEN)
-                }
+            if state is State.VALUE:
+                plain = () if table.newlines != "none" else (Tag.PARAM_CLOSE,)
+                bare = (Tag.CALL_OPEN, Tag.SECTION_OPEN, *plain)
+                meanings |= {"\n" + text: tag for text, tag in meanings.items() if tag not in bare}
             self.meanings[state] = meanings
             self.scanners[state] = Scanner(meanings)
         following = [*tags[Tag.PARAM_OPEN], *tags[Tag.CALL_CLOSE], *tags[Tag.CALL_OPEN], *tags[Tag.SECTION_CLOSE]]
-        stops = [table.header_end, "\n", "<"] if table.header_end else ["\n", "\\n", *following]
+        stops = [table.header_end, "\n", "<"] if table.header_end else [*table.name_ends, *following]
         self.header = Scanner(stops)
-        self.key = Scanner([table.key_end, "\n"] if table.key_end == ">" else [table.key_end])
+        self.key = Scanner([*table.key_end, "\n"] if ">" in table.key_end else table.key_end)
         firsts = {text[0] for text in self.meanings[State.VALUE]}
         self.value = "[" + "".join(sorted(map(re.escape, firsts))) + r'"\\\x00-\x1f]'
 
@@ -175,8 +178,9 @@ class _TaggedCodec:
     """Reads tagged calls. String values stream; others wait for their closer."""
 
     __slots__ = (
-        "_after", "_closer", "_count", "_json", "_key", "_keys", "_machine", "_name", "_nested", "_nested_calls",
-        "_plan", "_shape", "_sink", "_skip", "_state", "_streaming", "_table", "_value", "_wrapped",
+        "_after", "_closer", "_count", "_json", "_key", "_keys", "_led", "_machine", "_name", "_nested",
+        "_nested_calls", "_opening", "_plan", "_shape", "_sink", "_skip", "_state", "_streaming", "_table", "_value",
+        "_wrapped",
     )  # fmt: skip
 
     def __init__(self, table: Tagged, machine: Machine) -> None:
@@ -196,6 +200,8 @@ class _TaggedCodec:
         self._after: list[str] = []
         self._closer = Tag.PARAM_CLOSE
         self._skip = False
+        self._led = False
+        self._opening = ""
         self._nested = 0
         self._nested_calls = 0
         self._json: JsonText | None = None
@@ -321,7 +327,7 @@ class _TaggedCodec:
             self._bad_name()
             return pos
         if not table.header_end:
-            return self._named(header, text, pos, stop if marker in ("\n", "\\n") else start)
+            return self._named(header, text, pos, stop if marker in table.name_ends else start)
         return self._named(header, text, pos, stop)
 
     def _named(self, header: str, text: str, pos: int, stop: int) -> int:
@@ -438,7 +444,7 @@ class _TaggedCodec:
         if key is None:
             key = header.strip()
         if text[start:stop] == "\n":
-            sink.note("rescue.missing_closer", table.key_end)
+            sink.note("rescue.missing_closer", key)
             stop = start
         if key in self._keys:
             sink.note("call.duplicate_argument", key)
@@ -448,7 +454,7 @@ class _TaggedCodec:
         if table.type_attribute:
             stated = read_attribute(header, table.type_attribute)
             if stated in ("true", "string"):
-                shape = STRING
+                shape = STRING if shape.types is None or "string" in shape.types else shape
             elif stated is not None:
                 shape = Shape(frozenset({"json"})) if stated == "false" else Shape(frozenset({stated}))
         self._shape = shape
@@ -477,12 +483,11 @@ class _TaggedCodec:
             sink.keep(text[pos:start])
             return start
         if self._plan.meanings[State.GAP][marker] is Tag.VALUE_OPEN:
-            sink.keep(marker)
+            sink.argue(self._opening, marker)
+            self._count += 1
             self._state = State.VALUE
             return pos + len(marker)
-        sink.note("rescue.missing_closer", self._key)
-        self._write("", "")
-        self._end_value()
+        sink.note("call.noise", self._key)
         self._state = State.BODY
         return pos
 
@@ -498,6 +503,7 @@ class _TaggedCodec:
             self._skip = False
             if text[pos] == "\n":
                 self._sink.keep("\n")
+                self._led = True
                 pos += 1
         closing = self._machine.closing
         start, stop = self._plan.scanners[State.VALUE].find(text, pos, closing)
@@ -507,6 +513,9 @@ class _TaggedCodec:
             return start
         marker = text[start:stop]
         tag = self._plan.meanings[State.VALUE][marker]
+        if tag is Tag.PARAM_CLOSE and marker[0] == "\n" and self._table.newlines == "paired" and not self._led:
+            self._write("\n", "\n")
+            marker = marker[1:]
         if tag in (Tag.SECTION_OPEN, Tag.CALL_OPEN, Tag.PARAM_OPEN):
             return self._inner_open(tag, marker, text, start, stop)
         if tag is Tag.PARAM_CLOSE and self._nested:
@@ -523,7 +532,8 @@ class _TaggedCodec:
 
     def _inner_open(self, tag: Tag, marker: str, text: str, start: int, stop: int) -> int:
         """An opener inside a value: quoted markup, or the next argument after a forgotten closer."""
-        if tag is Tag.PARAM_OPEN and marker[0] == "\n" and not self._nested and not self._nested_calls:
+        fresh = marker[0] == "\n" or bool(self._table.value_open)
+        if tag is Tag.PARAM_OPEN and fresh and not self._nested and not self._nested_calls:
             self._after = [marker]
             self._closer = tag
             self._state = State.AFTER

@@ -17,6 +17,7 @@ V3 = Named(
     call_open=("<｜tool▁call▁begin｜>",),
     call_close=("<｜tool▁call▁end｜>",),
     separators=("<｜tool▁sep｜>",),
+    noise=True,
     fences=True,
 )
 

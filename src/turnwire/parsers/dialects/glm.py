@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from turnwire.parsers.codecs.tagged import Tagged
 from turnwire.parsers.dialect import Dialect, Reasoning
 
@@ -12,9 +14,22 @@ GLM = Tagged(
     call_close=("</tool_call>",),
     header_end="",
     param_open=("<arg_key>",),
-    key_end="</arg_key>",
+    key_end=("</arg_key>",),
     value_open=("<arg_value>",),
     param_close=("</arg_value>",),
+)
+# Hy3 wraps the calls once more; all its markers may carry one suffix.
+SUFFIXES = ("", ":opensource")
+HY3 = replace(
+    GLM,
+    sections=tuple((f"<tool_calls{end}>", f"</tool_calls{end}>") for end in SUFFIXES),
+    call_open=tuple(f"<tool_call{end}>" for end in SUFFIXES),
+    call_close=tuple(f"</tool_call{end}>" for end in SUFFIXES),
+    name_ends=("\n", "\\n", *(f"<tool_sep{end}>" for end in SUFFIXES)),
+    param_open=tuple(f"<arg_key{end}>" for end in SUFFIXES),
+    key_end=tuple(f"</arg_key{end}>" for end in SUFFIXES),
+    value_open=tuple(f"<arg_value{end}>" for end in SUFFIXES),
+    param_close=tuple(f"</arg_value{end}>" for end in SUFFIXES),
 )
 ENDS = ("<|user|>", "<|observation|>", "<|endoftext|>")
 
@@ -40,5 +55,15 @@ DIALECTS = (
         calls=(GLM,),
         ends=("</assistant>",),
         aliases=("laguna", "poolside"),
+    ),
+    Dialect(
+        name="hy_v3",
+        reasoning=Reasoning(
+            open=tuple(f"<think{end}>" for end in SUFFIXES),
+            close=tuple(f"</think{end}>" for end in SUFFIXES),
+        ),
+        calls=(HY3,),
+        ends=("<|hy_eos|>", "<｜hy_eos｜>"),
+        aliases=("hunyuan", "hy3", "hunyuan_v3"),
     ),
 )

@@ -27,7 +27,6 @@ DIALECTS = (
         reasoning=Reasoning(),
         calls=(HERMES,),
         aliases=("qwen3_json",),
-        reasoning_aliases=("think", "basic", "holo2"),
     ),
     Dialect(name="qwen3_thinking", reasoning=Reasoning(by_default=True), calls=(HERMES,)),
     Dialect(name="qwen2_5_coder", reasoning=Reasoning(), calls=(HERMES, FENCED), aliases=("hermes_fenced",)),

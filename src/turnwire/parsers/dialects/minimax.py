@@ -26,4 +26,12 @@ DIALECTS = (
         aliases=("minimax_m2_1", "minimax_m2_5", "minimax_m2_7"),
         reasoning_aliases=("minimax",),
     ),
+    # Its clients expect the thought in the text, with the opener that the prompt held.
+    Dialect(
+        name="minimax_m2_append_think",
+        calls=(MINIMAX_M2,),
+        ends=("[e~[",),
+        prefix="<think>",
+        aliases=("minimax_append_think", "append_think"),
+    ),
 )

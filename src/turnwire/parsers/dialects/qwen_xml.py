@@ -15,7 +15,7 @@ QWEN_XML = Tagged(
     call_close=("</function>",),
     param_open=("<parameter=",),
     param_close=("</parameter>",),
-    newlines=1,
+    newlines="both",
     loose_open=("<function ", "<function"),
     wrong_close=("</param>", "</arg_value>", "</invoke>"),
 )
@@ -39,11 +39,11 @@ DIALECTS = (
         calls=(QWEN_XML,),
         aliases=("step3_5", "step3_7", "step3p7"),
     ),
-    Dialect(name="mimo", reasoning=Reasoning(), calls=(replace(QWEN_XML, newlines=0),), aliases=("mimo_v2",)),
+    Dialect(name="mimo", reasoning=Reasoning(), calls=(replace(QWEN_XML, newlines="paired"),), aliases=("mimo_v2",)),
     Dialect(
         name="seed_oss",
         reasoning=Reasoning(("<seed:think>",), ("</seed:think>",)),
-        calls=(replace(QWEN_XML, sections=(("<seed:tool_call>", "</seed:tool_call>"),)),),
+        calls=(replace(QWEN_XML, sections=(("<seed:tool_call>", "</seed:tool_call>"),), newlines="paired"),),
         ends=("<seed:eos>",),
         aliases=("seed",),
         reasoning_aliases=("seed_think",),
