@@ -23,13 +23,17 @@ class ToyDetokenizer:
         return self._decoder.decode(b"", True)
 
 
+_IDS = {text: 256 + number for number, text in enumerate(SPECIAL)}
+_TEXTS = {token: text for text, token in _IDS.items()}
+
+
 class ToyTokenizer:
-    """Ids: 0-255 bytes, then special tokens, then words in order of first sight."""
+    """Ids: 0-255 bytes, then special tokens, then words in order of first sight; the same in every instance."""
 
     def __init__(self) -> None:
-        self.special_tokens = {text: 256 + number for number, text in enumerate(SPECIAL)}
-        self._ids = dict(self.special_tokens)
-        self._texts = {token: text for text, token in self._ids.items()}
+        self.special_tokens = {text: _IDS[text] for text in SPECIAL}
+        self._ids = _IDS
+        self._texts = _TEXTS
         self._pattern = re.compile("|".join(map(re.escape, SPECIAL)) + r"|[A-Za-z]+ ?|[\x00-\x7f]|[^\x00-\x7f]")
 
     @property

@@ -89,10 +89,24 @@ def create_engine(
         from turnwire.engines.embedded import EmbeddedEngine
 
         return EmbeddedEngine(spec.target or None)
+    if spec.kind == "vllm":
+        from turnwire.engines.vllm import VLLMEngine
+
+        return VLLMEngine(spec.target, model=model, api_key=api_key)
+    if tokenizer is None:
+        raise SpecError(f"the {spec.kind} engine needs the model's tokenizer: give --tokenizer FILE")
     if spec.kind == "scripted":
-        if tokenizer is None:
-            raise SpecError("the scripted engine needs a tokenizer")
         from turnwire.engines.scripted import ScriptedEngine
 
         return ScriptedEngine(spec.target, tokenizer, window=window)
-    raise SpecError(f"the {spec.kind} engine is not available")
+    if spec.kind == "sglang":
+        from turnwire.engines.sglang import SGLangEngine
+
+        return SGLangEngine(spec.target, tokenizer, model=model, api_key=api_key)
+    if spec.kind == "trtllm":
+        from turnwire.engines.trtllm import TRTLLMEngine
+
+        return TRTLLMEngine(spec.target, tokenizer, model=model, api_key=api_key, window=window)
+    from turnwire.engines.llamacpp import LlamaCppEngine
+
+    return LlamaCppEngine(spec.target, tokenizer, model=model, api_key=api_key)

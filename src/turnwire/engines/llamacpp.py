@@ -1,0 +1,251 @@
+"""The llama.cpp adapter: token ids in and out over `/completion` of `llama-server`.
+
+Promise: as for every engine. llama.cpp hides control tokens in its text, so ids are spelled by our own tokenizer. It
+also tells only the last id of tokens that together make one character; the others are worked out, and where that fails
+the batch carries text without ids rather than wrong ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from turnwire.engines.failures import failure
+from turnwire.engines.http import HTTPEngine, Reading
+from turnwire.engines.interface import (
+    Capabilities,
+    Completion,
+    Constraint,
+    EngineError,
+    EngineInfo,
+    GenerateRequest,
+    TokenBatch,
+    TokenLogprob,
+)
+from turnwire.engines.spelling import SpellingTokenizer
+from turnwire.engines.stops import StopFinder
+from turnwire.turns import FinishReason
+
+__all__ = ["LlamaCppEngine", "LlamaCppReading", "LlamaCppTokenizer"]
+
+
+class LlamaCppTokenizer(SpellingTokenizer, Protocol):
+    """The part of a tokenizer that this adapter needs."""
+
+    def encode(self, text: str) -> list[int]: ...
+
+    @property
+    def special_tokens(self) -> dict[str, int]: ...
+
+
+class _Rival(msgspec.Struct, gc=False):
+    token: str = ""
+    logprob: float = 0.0
+    top_logprobs: list[_Rival] = []
+
+
+class _Progress(msgspec.Struct, gc=False):
+    cache: int = 0
+
+
+class _Timings(msgspec.Struct, gc=False):
+    cache_n: int | None = None
+
+
+class _Chunk(msgspec.Struct, gc=False):
+    content: str = ""
+    tokens: list[int] = []
+    stop: bool = False
+    stop_type: str = ""
+    tokens_predicted: int = 0
+    tokens_evaluated: int = 0
+    prompt_progress: _Progress | None = None
+    timings: _Timings | None = None
+    completion_probabilities: list[_Rival] = []
+    error: dict[str, Any] | str | None = None
+
+
+_CHUNKS = msgspec.json.Decoder(list[_Chunk])
+
+
+class LlamaCppReading(Reading):
+    """A `/completion` stream. Stop strings are looked for here, because llama.cpp forgets the ids of what it holds back
+    for them. A control token may be the one that ends the turn, which only the next chunk tells: it waits that long."""
+
+    def __init__(self, request: GenerateRequest, tokenizer: LlamaCppTokenizer, specials: frozenset[int]) -> None:
+        self._prompt = len(request.prompt_ids)
+        self._tokenizer = tokenizer
+        self._detokenizer = tokenizer.detokenizer()
+        self._finder = StopFinder(request.sampling.stop)
+        self._stop_ids = frozenset(request.stop_token_ids)
+        self._specials = specials
+        self._cached = 0
+        self._predicted = 0
+        self._doubtful: int | None = None
+
+    def feed(self, events: bytes) -> TokenBatch | None:
+        texts: list[str] = []
+        ids: list[int] = []
+        logprobs: list[TokenLogprob] = []
+        for chunk in _CHUNKS.decode(events):
+            if chunk.error is not None:
+                self.error = _failed(chunk.error)
+                break
+            if chunk.prompt_progress is not None:
+                self._cached = chunk.prompt_progress.cache
+                continue
+            if chunk.stop:
+                self._finish(chunk, texts, ids)
+                break
+            count, self._predicted = chunk.tokens_predicted - self._predicted, chunk.tokens_predicted
+            self._settle(texts, ids)
+            logprobs += map(_logprob, chunk.completion_probabilities)
+            self._take(chunk, count, texts, ids)
+            if self._finder.found is not None:
+                self.end = self._completion("stop_sequence")
+                break
+            if ids and ids[-1] in self._stop_ids:
+                self._doubtful = ids.pop()
+            if self._doubtful is not None and self._doubtful in self._stop_ids:
+                texts.append(self._finder.flush())
+                self.end = self._completion("stop", self._doubtful)
+                break
+        text = "".join(texts)
+        return TokenBatch(text, tuple(ids), tuple(logprobs[: len(ids)])) if text or ids else None
+
+    def _take(self, chunk: _Chunk, count: int, texts: list[str], ids: list[int]) -> None:
+        told = chunk.tokens
+        if count <= len(told):
+            if len(told) == 1 and told[0] in self._specials and _may_end(chunk.content):
+                self._doubtful = told[0]
+                return
+            ids += told
+            texts.append(self._finder.feed(self._detokenizer.feed(told)))
+            return
+        whole = self._tokenizer.encode(chunk.content)
+        if len(whole) == count and told and whole[-1] == told[-1]:
+            ids += whole
+        texts.append(self._finder.feed(chunk.content))
+
+    def _settle(self, texts: list[str], ids: list[int]) -> None:
+        """The doubtful token was not the last: it is text."""
+        if self._doubtful is not None:
+            ids.append(self._doubtful)
+            texts.append(self._finder.feed(self._detokenizer.feed((self._doubtful,))))
+            self._doubtful = None
+
+    def _finish(self, chunk: _Chunk, texts: list[str], ids: list[int]) -> None:
+        end_id: int | None = None
+        if chunk.stop_type == "eos":
+            end_id, self._doubtful = self._doubtful, None
+            if end_id is None and ids and ids[-1] in self._specials:
+                end_id = ids.pop()
+        self._settle(texts, ids)
+        if self._finder.found is None:
+            texts.append(self._finder.flush())
+        if chunk.timings is not None and chunk.timings.cache_n is not None:
+            self._cached = chunk.timings.cache_n
+        self._predicted = chunk.tokens_predicted or self._predicted
+        if self._finder.found is not None:
+            self.end = self._completion("stop_sequence")
+        else:
+            self.end = self._completion("stop" if chunk.stop_type == "eos" else "length", end_id)
+
+    def _completion(self, reason: FinishReason, end_id: int | None = None) -> Completion:
+        return Completion(reason, self._prompt, self._predicted, self._cached, self._finder.found, end_id)
+
+
+def _may_end(content: str) -> bool:
+    """Whether a special token may end the turn: control tokens are hidden, or, under --special, spelled like one."""
+    return not content or content.startswith(("<|", "</s", "<end", "<eo"))
+
+
+def _logprob(entry: _Rival) -> TokenLogprob:
+    return TokenLogprob(entry.token, entry.logprob, tuple((rival.token, rival.logprob) for rival in entry.top_logprobs))
+
+
+def _failed(error: dict[str, Any] | str) -> EngineError:
+    if isinstance(error, str):
+        return failure("llama.cpp", error)
+    code = error.get("code")
+    said = f"{error.get('message', '')} ({error.get('type', 'error')})"
+    return failure("llama.cpp", said, status=code if isinstance(code, int) else 500)
+
+
+class _Settings(msgspec.Struct):
+    n_ctx: int | None = None
+
+
+class _Props(msgspec.Struct):
+    default_generation_settings: _Settings = msgspec.field(default_factory=_Settings)
+    model_alias: str | None = None
+    model_path: str | None = None
+    build_info: str | None = None
+
+
+class LlamaCppEngine(HTTPEngine):
+    """A `llama-server`."""
+
+    name = "llama.cpp"
+    capabilities = Capabilities(
+        yields="tokens", guided=frozenset({"json_schema", "gbnf"}), cached_tokens=True, logprobs=True
+    )
+
+    def __init__(
+        self,
+        base_url: str,
+        tokenizer: LlamaCppTokenizer,
+        *,
+        model: str | None = None,
+        api_key: str | None = None,
+    ) -> None:
+        super().__init__(base_url, model=model, api_key=api_key)
+        self._tokenizer = tokenizer
+        self._specials = frozenset(tokenizer.special_tokens.values())
+
+    async def _discover(self) -> EngineInfo:
+        props = await self._ask("/props", _Props)
+        self._window = props.default_generation_settings.n_ctx
+        self._model = self._model or props.model_alias or props.model_path
+        return EngineInfo(name="llamacpp", version=props.build_info, model=self._model, window=self._window)
+
+    def _call(self, request: GenerateRequest) -> tuple[str, Mapping[str, object]]:
+        sampling = request.sampling
+        room = self._room(request)
+        body: dict[str, object] = {
+            "prompt": list(request.prompt_ids),
+            "n_predict": -1 if room is None else room,
+            "stream": True,
+            "return_tokens": True,
+            "return_progress": True,
+            "cache_prompt": True,
+        }
+        wishes = {
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+            "min_p": sampling.min_p,
+            "presence_penalty": sampling.presence_penalty,
+            "frequency_penalty": sampling.frequency_penalty,
+            "repeat_penalty": sampling.repetition_penalty,
+            "seed": sampling.seed,
+            "n_probs": None if sampling.logprobs is None else max(1, sampling.logprobs),
+            "logit_bias": [[int(token), bias] for token, bias in sampling.logit_bias.items()] or None,
+        }
+        body.update((name, value) for name, value in wishes.items() if value is not None)
+        if request.constraint is not None:
+            body.update(_guidance(request.constraint))
+        return "/completion", body
+
+    def _reading(self, request: GenerateRequest) -> LlamaCppReading:
+        return LlamaCppReading(request, self._tokenizer, self._specials)
+
+
+def _guidance(constraint: Constraint) -> dict[str, object]:
+    if constraint.gbnf is not None:
+        return {"grammar": constraint.gbnf}
+    if constraint.json_schema is not None:
+        return {"json_schema": constraint.json_schema}
+    raise EngineError("invalid_request", "llama.cpp follows json_schema and gbnf constraints only")

@@ -1,0 +1,272 @@
+"""The SGLang adapter: token ids in and out over `/generate`.
+
+Promise: as for every engine. SGLang's own text is not used: its stream may already have told the beginning of a stop
+string that it takes back at the end, so our tokenizer spells the ids. Both of its streaming forms (everything so far,
+or only what is new) read the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from turnwire.engines.failures import failure
+from turnwire.engines.http import HTTPEngine, Reading
+from turnwire.engines.interface import (
+    Capabilities,
+    Completion,
+    Constraint,
+    EngineError,
+    EngineInfo,
+    GenerateRequest,
+    TokenBatch,
+    TokenLogprob,
+)
+from turnwire.engines.spelling import Speller, SpellingTokenizer
+
+__all__ = ["SGLangEngine", "SGLangReading"]
+
+
+class _Finish(msgspec.Struct, gc=False):
+    type: str = ""
+    matched: int | str | list[int] | None = None
+    message: str | None = None
+    status_code: int | None = None
+
+
+_Logprob = tuple[float | None, int, str | None]
+
+
+class _Meta(msgspec.Struct, gc=False):
+    finish_reason: _Finish | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    output_token_logprobs: list[_Logprob] = []
+    output_top_logprobs: list[list[_Logprob] | None] = []
+
+
+class _Chunk(msgspec.Struct, gc=False):
+    output_ids: list[int] = []
+    meta_info: _Meta | None = None
+    error: dict[str, Any] | str | None = None
+
+
+_CHUNKS = msgspec.json.Decoder(list[_Chunk])
+
+
+class SGLangReading(Reading):
+    """A `/generate` stream. A chunk whose ids are as many as the tokens generated so far tells everything anew."""
+
+    def __init__(self, engine: str, prompt_tokens: int, speller: Speller) -> None:
+        self._engine = engine
+        self._prompt = prompt_tokens
+        self._speller = speller
+        self._told = 0
+
+    def feed(self, events: bytes) -> TokenBatch | None:
+        ids: list[int] = []
+        logprobs: list[TokenLogprob] = []
+        last: _Meta | None = None
+        for chunk in _CHUNKS.decode(events):
+            if chunk.error is not None:
+                self.error = _failed(self._engine, chunk.error)
+                break
+            meta = chunk.meta_info
+            if meta is None:
+                continue
+            last = meta
+            new, start = chunk.output_ids, 0
+            if len(new) >= meta.completion_tokens:
+                start = self._told
+            ids += new[start:]
+            self._told += len(new) - start
+            if meta.output_token_logprobs:
+                logprobs += _logprobs(meta, start)
+        if last is None:
+            return None
+        finish = last.finish_reason
+        end_id = None
+        if finish is not None and finish.type == "abort":
+            self.error = failure(self._engine, finish.message or "aborted", status=finish.status_code or 500)
+            finish = None
+        if finish is not None and isinstance(finish.matched, int) and ids and ids[-1] == finish.matched:
+            end_id = ids.pop()
+        text, taken = self._speller.feed(ids)
+        del ids[taken:], logprobs[taken:]
+        if self._speller.stopped_by is not None:
+            self.end = self._completion(last, "stop_sequence")
+        elif finish is not None:
+            text += self._speller.flush()
+            self.end = self._completion(last, "length" if finish.type == "length" else "stop", end_id)
+            if self._speller.stopped_by is not None:
+                self.end = self._completion(last, "stop_sequence")
+        return TokenBatch(text, tuple(ids), tuple(logprobs)) if text or ids else None
+
+    def _completion(self, meta: _Meta, reason: Any, end_id: int | None = None) -> Completion:
+        return Completion(
+            reason,
+            meta.prompt_tokens or self._prompt,
+            meta.completion_tokens,
+            meta.cached_tokens,
+            self._speller.stopped_by,
+            end_id,
+        )
+
+
+def _failed(engine: str, error: dict[str, Any] | str) -> EngineError:
+    if isinstance(error, str):
+        return failure(engine, error)
+    code = error.get("code")
+    return failure(engine, str(error.get("message", "")), status=code if isinstance(code, int) else 500)
+
+
+def _logprobs(meta: _Meta, start: int) -> list[TokenLogprob]:
+    tops = meta.output_top_logprobs or [None] * len(meta.output_token_logprobs)
+    return [
+        TokenLogprob(
+            text or "",
+            -9999.0 if value is None else value,
+            tuple((rival or "", -9999.0 if weight is None else weight) for weight, _, rival in top or ()),
+        )
+        for (value, _, text), top in list(zip(meta.output_token_logprobs, tops, strict=False))[start:]
+    ]
+
+
+class _ServerInfo(msgspec.Struct):
+    version: str | None = None
+    enable_priority_scheduling: bool = False
+    schedule_low_priority_values_first: bool = False
+    disable_radix_cache: bool = False
+    incremental_streaming_output: bool | None = None
+    stream_output: bool | None = None
+
+
+class _Model(msgspec.Struct):
+    id: str
+    max_model_len: int | None = None
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+class SGLangEngine(HTTPEngine):
+    """An SGLang server."""
+
+    name = "SGLang"
+    capabilities = Capabilities(
+        yields="tokens",
+        guided=frozenset({"json_schema", "regex", "gbnf", "structural_tag"}),
+        cache_salt=True,
+        cached_tokens=True,
+        logprobs=True,
+    )
+
+    def __init__(
+        self,
+        base_url: str,
+        tokenizer: SpellingTokenizer,
+        *,
+        model: str | None = None,
+        api_key: str | None = None,
+    ) -> None:
+        super().__init__(base_url, model=model, api_key=api_key)
+        self._tokenizer = tokenizer
+        self._low_first = False
+
+    async def _discover(self) -> EngineInfo:
+        models = (await self._ask("/v1/models", _Models)).data
+        if not models:
+            raise EngineError("internal", f"SGLang at {self._base} serves no model")
+        known = next((model for model in models if model.id == self._model), models[0])
+        if self._model is not None and known.id != self._model:
+            raise EngineError(
+                "invalid_request",
+                f"SGLang at {self._base} serves no model {self._model!r} but {known.id}; "
+                "name it by --served-model-name",
+            )
+        self._model, self._window = known.id, known.max_model_len
+        info = await self._maybe("/server_info", _ServerInfo) or await self._maybe("/get_server_info", _ServerInfo)
+        warnings = []
+        if info is None:
+            warnings.append("/server_info does not answer, so neither priorities nor the cache could be checked")
+            info = _ServerInfo(incremental_streaming_output=True)
+        elif not info.enable_priority_scheduling:
+            warnings.append("priorities are ignored: start SGLang with --enable-priority-scheduling")
+        if info.disable_radix_cache:
+            warnings.append("prefix caching is off: start SGLang without --disable-radix-cache")
+        if not (info.incremental_streaming_output or info.stream_output):
+            warnings.append(
+                "every chunk repeats the whole answer so far, which costs quadratic time: "
+                "start SGLang with --incremental-streaming-output"
+            )
+        self._low_first = info.schedule_low_priority_values_first
+        self.capabilities = msgspec.structs.replace(self.capabilities, priority=info.enable_priority_scheduling)
+        return EngineInfo(
+            name="sglang", version=info.version, model=known.id, window=self._window, warnings=tuple(warnings)
+        )
+
+    def _call(self, request: GenerateRequest) -> tuple[str, Mapping[str, object]]:
+        sampling, hints = request.sampling, request.hints
+        wishes: dict[str, object | None] = {
+            # SGLang wants room for one token more than it generates.
+            "max_new_tokens": self._room(request, reserve=1),
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+            "min_p": sampling.min_p,
+            "presence_penalty": sampling.presence_penalty,
+            "frequency_penalty": sampling.frequency_penalty,
+            "repetition_penalty": sampling.repetition_penalty,
+            "sampling_seed": sampling.seed,
+            "stop": list(sampling.stop) or None,
+            "stop_token_ids": list(request.stop_token_ids) or None,
+            "logit_bias": sampling.logit_bias or None,
+        }
+        params = {name: value for name, value in wishes.items() if value is not None}
+        params["skip_special_tokens"] = False
+        params["spaces_between_special_tokens"] = False
+        if self._window is None and sampling.max_tokens is None:
+            params["max_new_tokens"] = None
+        if request.constraint is not None:
+            params.update(_guidance(request.constraint))
+        body: dict[str, object] = {
+            "rid": hints.request_id,
+            "input_ids": list(request.prompt_ids),
+            "sampling_params": params,
+            "stream": True,
+        }
+        if sampling.logprobs is not None:
+            body |= {
+                "return_logprob": True,
+                "logprob_start_len": -1,
+                "top_logprobs_num": sampling.logprobs,
+                "return_text_in_logprobs": True,
+            }
+        if hints.cache_salt:
+            body["extra_key"] = hints.cache_salt
+        if self.capabilities.priority:
+            body["priority"] = -hints.priority if self._low_first else hints.priority
+        return "/generate", body
+
+    def _reading(self, request: GenerateRequest) -> SGLangReading:
+        return SGLangReading(self.name, len(request.prompt_ids), Speller(self._tokenizer, request.sampling.stop))
+
+    def _abort_call(self, request: GenerateRequest) -> tuple[str, Mapping[str, object]]:
+        """SGLang looks for closed connections only now and then; told by name, it stops at once."""
+        return "/abort_request", {"rid": request.hints.request_id}
+
+
+def _guidance(constraint: Constraint) -> dict[str, object]:
+    if constraint.json_schema is not None:
+        return {"json_schema": msgspec.json.encode(constraint.json_schema).decode()}
+    if constraint.regex is not None:
+        return {"regex": constraint.regex}
+    if constraint.gbnf is not None:
+        return {"ebnf": constraint.gbnf}
+    if constraint.structural_tag is not None:
+        return {"structural_tag": msgspec.json.encode(constraint.structural_tag).decode()}
+    raise EngineError("invalid_request", "SGLang follows no Lark grammars; give json_schema, regex or gbnf")

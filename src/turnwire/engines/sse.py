@@ -1,0 +1,93 @@
+"""Server-sent events of an engine, read a socket read at a time: bytes in, one JSON array of payloads out.
+
+Promise: work is linear in the bytes and done by a handful of calls per read, however many events it holds; an event cut
+anywhere (also between \\r and \\n) is the same event; memory is bounded by the largest event allowed.
+"""
+
+from __future__ import annotations
+
+from turnwire.engines.interface import EngineError
+
+__all__ = ["EventReader"]
+
+_LIMIT = 16 * 1024 * 1024
+_DONE = b"[DONE]"
+
+
+class EventReader:
+    """Collects events. `done` is true once the stream said `[DONE]`."""
+
+    __slots__ = ("_rest", "_seen", "done")
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+        self._seen = 0
+        self.done = False
+
+    def feed(self, data: bytes) -> bytes | None:
+        """The payloads of all events that `data` completed, as one JSON array; None if it completed none that has
+        one. Payloads are not looked into: whoever decodes the array finds out whether they are JSON."""
+        if b"\r" in data:
+            # JSON escapes control characters, so a bare carriage return can only belong to a line end.
+            data = data.replace(b"\r", b"")
+        rest = self._rest
+        if rest:
+            rest += data
+            end = rest.rfind(b"\n\n", max(self._seen - 1, 0))
+            if end < 0:
+                self._hold(len(rest))
+                return None
+            data = bytes(rest[:end])
+            del rest[: end + 2]
+        else:
+            end = data.rfind(b"\n\n")
+            if end < 0:
+                rest += data
+                self._hold(len(rest))
+                return None
+            rest += data[end + 2 :]
+            data = data[:end]
+        self._seen = len(rest)
+        return self._array(data)
+
+    def finish(self) -> bytes | None:
+        """What a stream that ended without its last blank line still held."""
+        data, self._rest = bytes(self._rest), bytearray()
+        return self._array(data.rstrip(b"\n")) if data else None
+
+    def _hold(self, size: int) -> None:
+        self._seen = size
+        if size > _LIMIT:
+            raise EngineError("internal", f"the engine sent an event of more than {_LIMIT >> 20} MiB")
+
+    def _array(self, data: bytes) -> bytes | None:
+        if data.endswith(b"data: [DONE]"):
+            self.done = True
+            data = data[:-12].rstrip(b"\n")
+            if not data:
+                return None
+        if data.startswith(b"data: "):
+            array = data[6:].replace(b"\n\ndata: ", b",")
+            if b"\n" not in array:
+                return b"[" + array + b"]"
+        return self._slowly(data)
+
+    def _slowly(self, data: bytes) -> bytes | None:
+        """Events with comments, names, several data lines or other spacing."""
+        payloads = []
+        for event in data.split(b"\n\n"):
+            lines = []
+            for line in event.split(b"\n"):
+                name, _, value = line.partition(b":")
+                value = value.removeprefix(b" ")
+                if name == b"data":
+                    lines.append(value)
+                elif name == b"error":
+                    # llama.cpp names the failure of a stream by a field of its own.
+                    lines.append(b'{"error":' + value + b"}")
+            payload = b"\n".join(lines)
+            if payload == _DONE:
+                self.done = True
+            elif payload:
+                payloads.append(payload)
+        return b"[" + b",".join(payloads) + b"]" if payloads else None

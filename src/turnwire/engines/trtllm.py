@@ -1,0 +1,213 @@
+"""The TensorRT-LLM adapter: token ids in and out over `/v1/completions` of `trtllm-serve`.
+
+Promise: as for every engine. The server gives either text or ids; ids are asked for and our tokenizer spells them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from turnwire.engines.completions import Choice, Usage, decode_chunks, failed, token_logprobs
+from turnwire.engines.failures import failure
+from turnwire.engines.http import HTTPEngine, Reading
+from turnwire.engines.interface import (
+    Capabilities,
+    Completion,
+    Constraint,
+    EngineError,
+    EngineInfo,
+    GenerateRequest,
+    TokenBatch,
+    TokenLogprob,
+)
+from turnwire.engines.spelling import Speller, SpellingTokenizer
+from turnwire.turns import FinishReason
+
+__all__ = ["TRTLLMEngine", "TRTLLMReading"]
+
+_PRIORITY_SPAN = 10
+"""Priorities from -10 to 10 are spread over the server's 0 to 1; 0 is its default, the middle."""
+
+
+class TRTLLMReading(Reading):
+    """A completions stream without text. Usage comes with every chunk, so a stop string ends it at once."""
+
+    def __init__(self, engine: str, prompt_tokens: int, speller: Speller) -> None:
+        self._engine = engine
+        self._prompt = prompt_tokens
+        self._speller = speller
+        self._usage = Usage()
+        self._output = 0
+        self._reason: FinishReason | None = None
+        self._end_id: int | None = None
+
+    def feed(self, events: bytes) -> TokenBatch | None:
+        ids: list[int] = []
+        logprobs: list[TokenLogprob] = []
+        final = False
+        for chunk in decode_chunks(events):
+            if chunk.usage is not None:
+                self._usage = chunk.usage
+                final = not chunk.choices
+            if not chunk.choices:
+                if chunk.error is not None or chunk.message is not None:
+                    self.error = failed(self._engine, chunk)
+                continue
+            choice = chunk.choices[0]
+            ids += choice.token_ids or ()
+            if choice.logprobs is not None:
+                logprobs += token_logprobs(choice.logprobs)
+            if choice.finish_reason is not None:
+                self._finish(choice, ids, logprobs)
+        text, taken = self._speller.feed(ids)
+        del ids[taken:], logprobs[taken:]
+        self._output += len(ids)
+        if self._reason is not None and self._speller.stopped_by is None:
+            text += self._speller.flush()
+        if self._speller.stopped_by is not None:
+            self._reason, self._end_id = "stop_sequence", None
+            self.end = self._completion(self._output)
+        elif self._reason is not None and final:
+            self.end = self._completion(self._usage.completion_tokens or self._output)
+        return TokenBatch(text, tuple(ids), tuple(logprobs)) if text or ids else None
+
+    def close(self) -> Completion | None:
+        if self.end is None and self._reason is not None:
+            self.end = self._completion(self._usage.completion_tokens or self._output)
+        return self.end
+
+    def _finish(self, choice: Choice, ids: list[int], logprobs: list[TokenLogprob]) -> None:
+        said = choice.finish_reason
+        if said == "length":
+            self._reason = "length"
+        elif said == "stop":
+            self._reason = "stop"
+            if not isinstance(choice.stop_reason, str) and ids:
+                self._end_id = ids.pop()
+                del logprobs[len(ids) :]
+        elif said == "timeout":
+            self.error = EngineError("timeout", f"{self._engine}: the generation ran out of its time")
+        else:
+            self.error = failure(self._engine, f"the generation ended with finish_reason {said!r}")
+
+    def _completion(self, output: int) -> Completion:
+        details = self._usage.prompt_tokens_details
+        return Completion(
+            self._reason or "stop",
+            self._usage.prompt_tokens or self._prompt,
+            output,
+            (details.cached_tokens or 0) if details else 0,
+            self._speller.stopped_by,
+            self._end_id,
+        )
+
+
+class _Version(msgspec.Struct):
+    version: str
+
+
+class _Model(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+class TRTLLMEngine(HTTPEngine):
+    """A `trtllm-serve` server."""
+
+    name = "TensorRT-LLM"
+    capabilities = Capabilities(
+        yields="tokens",
+        guided=frozenset({"json_schema", "regex", "gbnf", "structural_tag"}),
+        priority=True,
+        cached_tokens=True,
+        logprobs=True,
+    )
+
+    def __init__(
+        self,
+        base_url: str,
+        tokenizer: SpellingTokenizer,
+        *,
+        model: str | None = None,
+        api_key: str | None = None,
+        window: int | None = None,
+    ) -> None:
+        super().__init__(base_url, model=model, api_key=api_key)
+        self._tokenizer = tokenizer
+        self._window = window
+
+    async def _discover(self) -> EngineInfo:
+        version = await self._maybe("/version", _Version)
+        models = (await self._ask("/v1/models", _Models)).data
+        if self._model is None and models:
+            self._model = models[0].id
+        if self._model is None:
+            raise EngineError("internal", f"TensorRT-LLM at {self._base} serves no model")
+        warnings = []
+        if self._window is None:
+            warnings.append("trtllm-serve does not tell its window (--max_seq_len): set the window in the profile")
+        return EngineInfo(
+            name="trtllm",
+            version=version.version if version else None,
+            model=self._model,
+            window=self._window,
+            warnings=tuple(warnings),
+        )
+
+    def _call(self, request: GenerateRequest) -> tuple[str, Mapping[str, object]]:
+        sampling, hints = request.sampling, request.hints
+        body: dict[str, object] = {
+            "model": self._model,
+            "prompt": list(request.prompt_ids),
+            "stream": True,
+            "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+            "detokenize": False,
+            "add_special_tokens": False,
+        }
+        wishes = {
+            "max_tokens": self._room(request),
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+            "min_p": sampling.min_p,
+            "presence_penalty": sampling.presence_penalty,
+            "frequency_penalty": sampling.frequency_penalty,
+            "repetition_penalty": sampling.repetition_penalty,
+            "seed": sampling.seed,
+            "logprobs": sampling.logprobs,
+            "stop_token_ids": list(request.stop_token_ids) or None,
+            "logit_bias": sampling.logit_bias or None,
+        }
+        body.update((name, value) for name, value in wishes.items() if value is not None)
+        if sampling.stop:
+            # With the stop string left in, the ids add up and our own search decides where the text ends.
+            body |= {"stop": list(sampling.stop)}
+        if sampling.stop or request.stop_token_ids:
+            body["include_stop_str_in_output"] = True
+        if hints.priority:
+            bounded = max(-_PRIORITY_SPAN, min(_PRIORITY_SPAN, hints.priority))
+            body["priority"] = 0.5 + bounded / (2 * _PRIORITY_SPAN)
+        if request.constraint is not None:
+            body["response_format"] = _guidance(request.constraint)
+        return "/v1/completions", body
+
+    def _reading(self, request: GenerateRequest) -> TRTLLMReading:
+        return TRTLLMReading(self.name, len(request.prompt_ids), Speller(self._tokenizer, request.sampling.stop))
+
+
+def _guidance(constraint: Constraint) -> dict[str, object]:
+    if constraint.json_schema is not None:
+        return {"type": "json", "schema": constraint.json_schema}
+    if constraint.regex is not None:
+        return {"type": "regex", "regex": constraint.regex}
+    if constraint.gbnf is not None:
+        return {"type": "ebnf", "ebnf": constraint.gbnf}
+    if constraint.structural_tag is not None:
+        tag = constraint.structural_tag
+        return {"type": "structural_tag", "format": tag.get("format", tag)}
+    raise EngineError("invalid_request", "TensorRT-LLM follows no Lark grammars; give json_schema, regex or gbnf")

@@ -1,0 +1,188 @@
+"""The vLLM adapter: token ids in and out over `/v1/completions`.
+
+Promise: exactly the prompt ids given are prefilled, and the ids that come back are the ones sampled; special tokens are
+spelled out; cached tokens, priority, cache salt and guided decoding are used where the server has them, and `start`
+says which flag turns on what it lacks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from turnwire.engines.completions import Chunk, CompletionsReading
+from turnwire.engines.http import HTTPEngine
+from turnwire.engines.interface import Capabilities, Constraint, EngineError, EngineInfo, GenerateRequest
+
+__all__ = ["VLLMEngine"]
+
+_MIN_VERSION = (0, 10, 2)
+
+
+class _Version(msgspec.Struct):
+    version: str
+
+
+class _Model(msgspec.Struct):
+    id: str
+    max_model_len: int | None = None
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+class VLLMEngine(HTTPEngine):
+    """A vLLM server."""
+
+    name = "vLLM"
+    capabilities = Capabilities(yields="tokens", logprobs=True)
+
+    def __init__(self, base_url: str, *, model: str | None = None, api_key: str | None = None) -> None:
+        super().__init__(base_url, model=model, api_key=api_key)
+        self._structured = True
+
+    async def _discover(self) -> EngineInfo:
+        version = await self._maybe("/version", _Version)
+        models = (await self._ask("/v1/models", _Models)).data
+        known = next((model for model in models if model.id == self._model), None) if self._model else None
+        warnings: list[str] = []
+        if known is None and models:
+            known = models[0]
+            if self._model is not None:
+                names = ", ".join(model.id for model in models)
+                raise EngineError(
+                    "invalid_request",
+                    f"vLLM at {self._base} serves no model {self._model!r} but {names}; name it by --served-model-name",
+                )
+        if known is None:
+            raise EngineError("internal", f"vLLM at {self._base} serves no model")
+        self._model, self._window = known.id, known.max_model_len
+        number = version.version if version else None
+        if number and _version(number) < _MIN_VERSION:
+            raise EngineError(
+                "invalid_request",
+                f"vLLM {number} cannot return token ids; use {'.'.join(map(str, _MIN_VERSION))} or newer",
+            )
+        self._structured = not number or _version(number) >= (0, 11, 0)
+        block, caching = _cache_facts(await self._metrics())
+        if caching is False:
+            warnings.append("prefix caching is off: start vLLM with --enable-prefix-caching")
+        priority = await self._probe_priority()
+        if not priority:
+            warnings.append("priorities are ignored: start vLLM with --scheduling-policy priority")
+        cached = caching is not False and await self._probe_cached(block)
+        if not cached:
+            warnings.append("cached tokens are not reported: start vLLM with --enable-prompt-tokens-details")
+        self.capabilities = Capabilities(
+            yields="tokens",
+            guided=frozenset({"json_schema", "regex", "lark", "gbnf", "structural_tag"})
+            if self._structured
+            else frozenset({"json_schema", "regex", "lark", "gbnf"}),
+            priority=priority,
+            cache_salt=True,
+            cached_tokens=cached,
+            logprobs=True,
+        )
+        return EngineInfo(name="vllm", version=number, model=self._model, window=self._window, warnings=tuple(warnings))
+
+    async def _metrics(self) -> str:
+        try:
+            return (await self._ask_bytes("/metrics")).decode("utf-8", "replace")
+        except EngineError as error:
+            if error.kind == "unreachable":
+                raise
+            return ""
+
+    async def _probe_priority(self) -> bool:
+        """One token at another priority; a server without priority scheduling refuses it."""
+        try:
+            await self._ask("/v1/completions", Chunk, self._probe([1], priority=1))
+        except EngineError as error:
+            if error.kind != "invalid_request":
+                raise
+            return False
+        return True
+
+    async def _probe_cached(self, block: int) -> bool:
+        """Whether usage tells cached tokens. Some versions tell them only where there are any, hence twice."""
+        prompt = [1] * min(2 * block + 1, (self._window or 4096) - 1)
+        for _ in range(2):
+            answer = await self._ask("/v1/completions", Chunk, self._probe(prompt))
+            details = answer.usage.prompt_tokens_details if answer.usage else None
+            if details is not None and details.cached_tokens is not None:
+                return True
+        return False
+
+    def _probe(self, prompt: list[int], **options: object) -> dict[str, object]:
+        return {"model": self._model, "prompt": prompt, "max_tokens": 1, "temperature": 0, **options}
+
+    def _call(self, request: GenerateRequest) -> tuple[str, Mapping[str, object]]:
+        sampling, hints = request.sampling, request.hints
+        body: dict[str, object] = {
+            "model": self._model,
+            "prompt": list(request.prompt_ids),
+            "max_tokens": self._room(request),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "return_token_ids": True,
+            "add_special_tokens": False,
+            "skip_special_tokens": False,
+            "spaces_between_special_tokens": False,
+        }
+        wishes = {
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+            "min_p": sampling.min_p,
+            "presence_penalty": sampling.presence_penalty,
+            "frequency_penalty": sampling.frequency_penalty,
+            "repetition_penalty": sampling.repetition_penalty,
+            "seed": sampling.seed,
+            "logprobs": sampling.logprobs,
+            "stop": list(sampling.stop) or None,
+            "stop_token_ids": list(request.stop_token_ids) or None,
+            "logit_bias": sampling.logit_bias or None,
+            "cache_salt": hints.cache_salt or None,
+            # vLLM serves lower numbers earlier.
+            "priority": -hints.priority if hints.priority and self.capabilities.priority else None,
+        }
+        body.update((name, value) for name, value in wishes.items() if value is not None)
+        if request.constraint is not None:
+            body.update(self._guidance(request.constraint))
+        return "/v1/completions", body
+
+    def _guidance(self, constraint: Constraint) -> dict[str, object]:
+        tag = constraint.structural_tag
+        kinds = {
+            "json": constraint.json_schema,
+            "regex": constraint.regex,
+            "grammar": constraint.lark or constraint.gbnf,
+            "structural_tag": msgspec.json.encode(tag).decode() if tag is not None else None,
+        }
+        wanted = {name: value for name, value in kinds.items() if value is not None}
+        if self._structured:
+            return {"structured_outputs": wanted}
+        if "structural_tag" in wanted:
+            raise EngineError("invalid_request", "this vLLM knows no structural tags; use 0.11.0 or newer")
+        return {f"guided_{name}": value for name, value in wanted.items()}
+
+    def _reading(self, request: GenerateRequest) -> CompletionsReading:
+        return CompletionsReading(self.name, len(request.prompt_ids))
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
+
+
+def _cache_facts(metrics: str) -> tuple[int, bool | None]:
+    """Block size, and whether prefix caching is on (None: not told)."""
+    for line in metrics.splitlines():
+        if line.startswith("vllm:cache_config_info{"):
+            facts = dict(re.findall(r'(\w+)="([^"]*)"', line))
+            block = facts.get("block_size", "")
+            caching = facts.get("enable_prefix_caching")
+            return int(block) if block.isdigit() else 16, None if caching is None else caching == "True"
+    return 16, None

@@ -1,0 +1,474 @@
+"""Small servers that speak the wire formats of vLLM, SGLang, TensorRT-LLM and llama.cpp, playing one script line.
+
+They answer what the real servers' sources and documentation say: field by field, with the end token among the ids, the
+text cut as those engines cut it, and their own words for each failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from turnwire.engines.interface import TokenBatch
+from turnwire.engines.prefixcache import PrefixCache
+from turnwire.engines.script import Line, Performance, Script
+from turnwire.turns import Sampling
+
+from .toytokenizer import ToyTokenizer
+
+EOS = "<|im_end|>"
+
+OVERFLOW = {
+    "vllm": "This model's maximum context length is 64 tokens. However, your request has 99 input tokens.",
+    "sglang": "The input (99 tokens) is longer than the model's context length (64 tokens).",
+    "trtllm": "The sum of prompt length (99.0), query length (0) should not exceed max_num_tokens (64)",
+    "llamacpp": "request (99 tokens) exceeds the available context size (64 tokens), try increasing it",
+}
+REFUSALS: dict[str, tuple[int, str]] = {
+    "overloaded": (503, "The request queue is full."),
+    "invalid_request": (400, "temperature must be non-negative"),
+    "internal": (500, "EngineCore encountered an issue."),
+}
+
+
+class FakeServer:
+    """Plays `line` to every generation. `requests` are the JSON bodies received; `aborts` counts streams whose client
+    left; `header_delay` holds the response's head back."""
+
+    kind = ""
+
+    def __init__(self, line: Line, tokenizer: ToyTokenizer, *, window: int | None = 1000) -> None:
+        self.line = line
+        self.tokenizer = tokenizer
+        self.window = window
+        self.requests: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.aborts = 0
+        self.aborted = asyncio.Event()
+        self.entered = asyncio.Event()
+        self.notices: list[dict[str, Any]] = []
+        self.header_delay = 0.0
+        self.glue = False
+        self.cache = PrefixCache()
+        self._runner: web.AppRunner | None = None
+        self.url = ""
+
+    async def start(self) -> str:
+        app = web.Application(client_max_size=1 << 26)
+        self.routes(app.router)
+        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        return self.url
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    # ------------------------------------------------------------------------------------- what differs
+
+    @abstractmethod
+    def routes(self, router: web.UrlDispatcher) -> None: ...
+
+    @abstractmethod
+    def asked(self, body: dict[str, Any]) -> tuple[list[int], Sampling]:
+        """The prompt and the limits in a request body."""
+
+    @abstractmethod
+    def events(
+        self, body: dict[str, Any], performance: Performance, prompt: list[int], cached: int
+    ) -> AsyncIterator[dict[str, Any] | str]:
+        """The events of a stream; a string is sent as the payload itself."""
+
+    def refusal(self, status: int, message: str, kind: str) -> web.Response:
+        return web.json_response({"error": {"message": message, "type": kind, "code": status}}, status=status)
+
+    def stream_error(self, status: int, message: str) -> dict[str, Any]:
+        return {"error": {"message": message, "type": "InternalServerError", "code": status}}
+
+    # ------------------------------------------------------------------------------------ what is common
+
+    async def generate(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        self.requests.append(body)
+        self.headers.append(dict(request.headers))
+        prompt, sampling = self.asked(body)
+        line = self.line
+        if not body.get("stream"):
+            return self.whole(body, prompt)
+        self.entered.set()
+        try:
+            if self.header_delay:
+                await asyncio.sleep(self.header_delay)
+            if line.finish == "error" and line.after == 0:
+                if line.error == "context_overflow":
+                    return self.refusal(400, OVERFLOW[self.kind], "BadRequestError")
+                status, message = REFUSALS[line.error]
+                return self.refusal(status, message, line.error)
+            if line.finish == "disconnect" and line.after == 0:
+                assert request.transport is not None
+                request.transport.abort()
+                return web.Response()
+            return await self._stream(request, body, prompt, sampling)
+        except (asyncio.CancelledError, ConnectionError):
+            self.aborts += 1
+            self.aborted.set()
+            raise
+
+    async def _stream(
+        self, request: web.Request, body: dict[str, Any], prompt: list[int], sampling: Sampling
+    ) -> web.StreamResponse:
+        line = self.line
+        performance = Script([line], self.tokenizer).perform(line, sampling)
+        sequence = self.cache.sequence(prompt)
+        cached = self.cache.match(sequence)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        if line.first_delay_ms:
+            await asyncio.sleep(line.first_delay_ms / 1000)
+        self.cache.store(sequence)
+        glued = b""
+        async for event in self.events(body, performance, prompt, cached):
+            data = b"data: " + (event if isinstance(event, str) else json.dumps(event)).encode() + b"\n\n"
+            if self.glue:
+                glued += data
+                continue
+            await response.write(data)
+            if line.delay_ms:
+                await asyncio.sleep(line.delay_ms / 1000)
+        if glued:
+            await response.write(glued)
+        if performance.reason is None:
+            if line.finish == "hang":
+                await asyncio.sleep(3600)
+            if line.finish == "disconnect":
+                await asyncio.sleep(0.02)
+                assert request.transport is not None
+                request.transport.abort()
+                return response
+            status, message = REFUSALS[line.error]
+            await response.write(b"data: " + json.dumps(self.stream_error(status, message)).encode() + b"\n\n")
+        await response.write(b"data: [DONE]\n\n")
+        await response.write_eof()
+        return response
+
+    def whole(self, body: dict[str, Any], prompt: list[int]) -> web.Response:
+        raise web.HTTPBadRequest(text="only streams here")
+
+    def batches(self, performance: Performance) -> list[tuple[TokenBatch, bool]]:
+        """The batches with the end token added to the last of a plain stop, each with whether it is the last."""
+        batches = list(performance.batches)
+        if performance.reason == "stop":
+            eos = self.tokenizer.special_tokens[EOS]
+            last = batches.pop() if batches else TokenBatch("")
+            batches.append(TokenBatch(last.text, (*last.ids, eos)))
+        final = performance.reason is not None
+        return [(batch, final and number == len(batches)) for number, batch in enumerate(batches, 1)]
+
+    def sampled(self, performance: Performance) -> int:
+        return len(performance.ids) + (performance.reason == "stop")
+
+
+class FakeVLLM(FakeServer):
+    kind = "vllm"
+    version = "0.32.0"
+    tells_cached = True
+    priorities = True
+    caching = True
+
+    def routes(self, router: web.UrlDispatcher) -> None:
+        router.add_post("/v1/completions", self.generate)
+        router.add_get("/health", _always(dict))
+        router.add_get("/version", _always(lambda: {"version": self.version}))
+        router.add_get("/metrics", self.metrics)
+        router.add_get(
+            "/v1/models",
+            _always(lambda: {"object": "list", "data": [{"id": "toy", "max_model_len": self.window}]}),
+        )
+
+    async def metrics(self, _: web.Request) -> web.Response:
+        return web.Response(
+            text=f'vllm:cache_config_info{{block_size="16",enable_prefix_caching="{self.caching}"}} 1.0\n'
+        )
+
+    def asked(self, body: dict[str, Any]) -> tuple[list[int], Sampling]:
+        return body["prompt"], Sampling(max_tokens=body.get("max_tokens"), stop=tuple(body.get("stop") or ()))
+
+    def whole(self, body: dict[str, Any], prompt: list[int]) -> web.Response:
+        if body.get("priority") and not self.priorities:
+            return self.refusal(400, "Got priority 1 but Priority scheduling is not enabled.", "BadRequestError")
+        usage: dict[str, Any] = {"prompt_tokens": len(prompt), "completion_tokens": 1}
+        if self.tells_cached:
+            usage["prompt_tokens_details"] = {"cached_tokens": 0}
+        return web.json_response({"choices": [{"index": 0, "text": "x", "finish_reason": "length"}], "usage": usage})
+
+    async def events(
+        self, body: dict[str, Any], performance: Performance, prompt: list[int], cached: int
+    ) -> AsyncIterator[dict[str, Any] | str]:
+        assert body["return_token_ids"] is True
+        assert body["skip_special_tokens"] is False
+        first = True
+        for batch, final in self.batches(performance):
+            choice: dict[str, Any] = {
+                "index": 0,
+                "text": batch.text,
+                "logprobs": None,
+                "finish_reason": None,
+                "stop_reason": None,
+                "token_ids": list(batch.ids),
+            }
+            if first:
+                choice["prompt_token_ids"], first = prompt, False
+            if body.get("logprobs") is not None:
+                texts = [self.tokenizer.decode([token]) for token in batch.ids]
+                choice["logprobs"] = {
+                    "text_offset": [0] * len(texts),
+                    "tokens": texts,
+                    "token_logprobs": [-0.5] * len(texts),
+                    "top_logprobs": [{text: -0.5, "rival": -1.5} for text in texts],
+                }
+            if final:
+                stop = performance.reason == "stop_sequence"
+                choice["finish_reason"] = "stop" if stop else performance.reason
+                choice["stop_reason"] = performance.stop_sequence
+            yield {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "toy", "choices": [choice]}
+        if performance.reason is not None:
+            usage: dict[str, Any] = {
+                "prompt_tokens": len(prompt),
+                "completion_tokens": self.sampled(performance),
+                "total_tokens": 0,
+            }
+            if self.tells_cached:
+                usage["prompt_tokens_details"] = {"cached_tokens": cached}
+            yield {
+                "id": "cmpl-1",
+                "object": "text_completion",
+                "created": 1,
+                "model": "toy",
+                "choices": [],
+                "usage": usage,
+            }
+
+
+class FakeSGLang(FakeServer):
+    kind = "sglang"
+    incremental = True
+    low_first = False
+
+    def routes(self, router: web.UrlDispatcher) -> None:
+        router.add_post("/generate", self.generate)
+        router.add_post("/abort_request", self.abort)
+        router.add_get("/health", _always(dict))
+        router.add_get("/v1/models", _always(lambda: {"data": [{"id": "toy", "max_model_len": self.window}]}))
+        router.add_get(
+            "/server_info",
+            _always(
+                lambda: {
+                    "version": "0.5.23",
+                    "enable_priority_scheduling": True,
+                    "schedule_low_priority_values_first": self.low_first,
+                    "disable_radix_cache": False,
+                    "incremental_streaming_output": self.incremental,
+                    "model_path": "toy",
+                }
+            ),
+        )
+
+    async def abort(self, request: web.Request) -> web.Response:
+        self.notices.append(await request.json())
+        return web.Response()
+
+    def asked(self, body: dict[str, Any]) -> tuple[list[int], Sampling]:
+        params = body["sampling_params"]
+        return body["input_ids"], Sampling(
+            max_tokens=params.get("max_new_tokens"), stop=tuple(params.get("stop") or ())
+        )
+
+    def refusal(self, status: int, message: str, kind: str) -> web.Response:
+        return web.json_response({"error": {"message": message}}, status=status)
+
+    def stream_error(self, status: int, message: str) -> dict[str, Any]:
+        reason = {"type": "abort", "message": message, "status_code": status, "err_type": None}
+        return {"text": "", "output_ids": [], "meta_info": {"id": "1", "finish_reason": reason, "prompt_tokens": 1}}
+
+    async def events(
+        self, body: dict[str, Any], performance: Performance, prompt: list[int], cached: int
+    ) -> AsyncIterator[dict[str, Any] | str]:
+        text, ids = "", list[int]()
+        for batch, final in self.batches(performance):
+            text, ids = text + batch.text, ids + list(batch.ids)
+            reason: dict[str, Any] | None = None
+            if final and performance.reason == "length":
+                reason = {"type": "length", "length": len(ids)}
+            elif final:
+                reason = {"type": "stop", "matched": performance.stop_sequence or ids[-1]}
+            told = batch.ids if self.incremental else ids
+            meta = {
+                "id": body["rid"],
+                "finish_reason": reason,
+                "prompt_tokens": len(prompt),
+                "weight_version": "default",
+                "completion_tokens": len(ids),
+                "cached_tokens": cached,
+            }
+            if body.get("return_logprob"):
+                meta["output_token_logprobs"] = [(-0.5, token, self.tokenizer.decode([token])) for token in told]
+                meta["output_top_logprobs"] = [[(-0.5, token, "top")] for token in told]
+            yield {"text": batch.text if self.incremental else text, "output_ids": list(told), "meta_info": meta}
+
+
+class FakeTRTLLM(FakeServer):
+    kind = "trtllm"
+
+    def routes(self, router: web.UrlDispatcher) -> None:
+        router.add_post("/v1/completions", self.generate)
+        router.add_get("/health", _always(dict))
+        router.add_get("/version", _always(lambda: {"version": "1.2.0"}))
+        router.add_get("/v1/models", _always(lambda: {"data": [{"id": "toy"}]}))
+
+    def asked(self, body: dict[str, Any]) -> tuple[list[int], Sampling]:
+        known = {
+            "model", "prompt", "max_tokens", "temperature", "top_p", "top_k", "min_p", "presence_penalty", "seed",
+            "frequency_penalty", "repetition_penalty", "stop", "stop_token_ids", "include_stop_str_in_output", "stream",
+            "stream_options", "detokenize", "add_special_tokens", "logprobs", "logit_bias", "priority",
+            "response_format",
+        }  # fmt: skip
+        unknown = set(body) - known
+        if unknown:
+            raise web.HTTPBadRequest(text=f"Extra inputs are not permitted: {unknown}")
+        return body["prompt"], Sampling(max_tokens=body.get("max_tokens"), stop=tuple(body.get("stop") or ()))
+
+    def refusal(self, status: int, message: str, kind: str) -> web.Response:
+        return web.json_response({"object": "error", "message": message, "type": kind, "code": status}, status=status)
+
+    def stream_error(self, status: int, message: str) -> dict[str, Any]:
+        return {"object": "error", "message": message, "type": "InternalServerError", "code": status}
+
+    async def events(
+        self, body: dict[str, Any], performance: Performance, prompt: list[int], cached: int
+    ) -> AsyncIterator[dict[str, Any] | str]:
+        assert body["detokenize"] is False
+        generated = 0
+        for batch, final in self.batches(performance):
+            generated += len(batch.ids)
+            usage = {
+                "prompt_tokens": len(prompt),
+                "completion_tokens": generated,
+                "total_tokens": 0,
+                "prompt_tokens_details": {"cached_tokens": cached},
+            }
+            choice: dict[str, Any] = {
+                "index": 0,
+                "text": "",
+                "token_ids": list(batch.ids),
+                "logprobs": None,
+                "finish_reason": None,
+                "stop_reason": None,
+            }
+            if body.get("logprobs"):
+                texts = [self.tokenizer.decode([token]) for token in batch.ids]
+                choice["logprobs"] = {
+                    "text_offset": [],
+                    "tokens": texts,
+                    "token_logprobs": [-0.5] * len(texts),
+                    "top_logprobs": [{text: -0.5} for text in texts],
+                }
+            if final:
+                choice["finish_reason"] = "length" if performance.reason == "length" else "stop"
+                choice["stop_reason"] = performance.stop_sequence
+            yield {"id": "cmpl-1", "object": "text_completion", "model": "toy", "choices": [choice], "usage": usage}
+            if final:
+                yield {"id": "cmpl-1", "object": "text_completion", "model": "toy", "choices": [], "usage": usage}
+
+
+class FakeLlamaCpp(FakeServer):
+    kind = "llamacpp"
+
+    def routes(self, router: web.UrlDispatcher) -> None:
+        router.add_post("/completion", self.generate)
+        router.add_get("/health", _always(lambda: {"status": "ok"}))
+        router.add_get(
+            "/props",
+            _always(
+                lambda: {
+                    "default_generation_settings": {"n_ctx": self.window},
+                    "model_alias": "toy",
+                    "build_info": "b1-abc",
+                    "total_slots": 4,
+                }
+            ),
+        )
+
+    def asked(self, body: dict[str, Any]) -> tuple[list[int], Sampling]:
+        assert "stop" not in body, "stop strings are ours to find"
+        limit = body.get("n_predict", -1)
+        return body["prompt"], Sampling(max_tokens=None if limit < 0 else limit)
+
+    def refusal(self, status: int, message: str, kind: str) -> web.Response:
+        error = {
+            "code": status,
+            "message": message,
+            "type": "exceed_context_size_error" if "context" in message else kind,
+        }
+        return web.json_response({"error": error}, status=status)
+
+    async def events(
+        self, body: dict[str, Any], performance: Performance, prompt: list[int], cached: int
+    ) -> AsyncIterator[dict[str, Any] | str]:
+        total = len(prompt)
+        progress = {"total": total, "cache": cached, "processed": total, "time_ms": 1}
+        yield {"content": "", "tokens": [], "stop": False, "tokens_predicted": 0, "prompt_progress": progress}
+        predicted, held = 0, ""
+        # One token per event; control tokens are hidden, and of tokens that make one character only the last is told.
+        for batch, _ in self.batches(performance):
+            for token in batch.ids:
+                predicted += 1
+                raw = held.encode("latin-1") + self.tokenizer.bytes_of(token)
+                try:
+                    content = raw.decode()
+                except UnicodeDecodeError:
+                    held = raw.decode("latin-1")
+                    continue
+                held = ""
+                event: dict[str, Any] = {
+                    "index": 0,
+                    "content": "" if content == EOS else content,
+                    "tokens": [token],
+                    "stop": False,
+                    "id_slot": -1,
+                    "tokens_predicted": predicted,
+                    "tokens_evaluated": total,
+                }
+                if body.get("n_probs"):
+                    rival = {"id": token, "token": content, "bytes": [], "logprob": -0.5}
+                    event["completion_probabilities"] = [{**rival, "top_logprobs": [rival]}]
+                yield event
+        if performance.reason is not None:
+            yield {
+                "index": 0,
+                "content": "",
+                "tokens": [],
+                "stop": True,
+                "model": "toy",
+                "tokens_predicted": predicted,
+                "tokens_evaluated": total,
+                "stop_type": "eos" if performance.reason == "stop" else "limit",
+                "stopping_word": "",
+                "tokens_cached": total,
+                "timings": {"cache_n": cached, "prompt_n": total - cached, "predicted_n": predicted},
+            }
+
+
+def _always(body: Callable[[], dict[str, Any]]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response(body())
+
+    return answer

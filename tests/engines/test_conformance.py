@@ -1,0 +1,39 @@
+"""Every adapter through the one conformance suite."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from turnwire.engines.llamacpp import LlamaCppEngine
+from turnwire.engines.sglang import SGLangEngine
+from turnwire.engines.trtllm import TRTLLMEngine
+from turnwire.engines.vllm import VLLMEngine
+
+from .conformance import CHECKS, ScriptedSubject, ServerSubject, Subject
+from .servers import FakeLlamaCpp, FakeSGLang, FakeTRTLLM, FakeVLLM
+from .toytokenizer import ToyTokenizer
+
+SUBJECTS: tuple[Subject, ...] = (
+    ScriptedSubject(),
+    ServerSubject("vllm", lambda line: FakeVLLM(line, ToyTokenizer()), VLLMEngine),
+    ServerSubject("sglang", lambda line: FakeSGLang(line, ToyTokenizer()), lambda url: SGLangEngine(url, TOKENIZER)),
+    ServerSubject(
+        "sglang-cumulative",
+        lambda line: FakeSGLang(line, ToyTokenizer()),
+        lambda url: SGLangEngine(url, TOKENIZER),
+        incremental=False,
+    ),
+    ServerSubject("trtllm", lambda line: FakeTRTLLM(line, ToyTokenizer()), lambda url: TRTLLMEngine(url, TOKENIZER)),
+    ServerSubject(
+        "llamacpp", lambda line: FakeLlamaCpp(line, ToyTokenizer()), lambda url: LlamaCppEngine(url, TOKENIZER)
+    ),
+)
+TOKENIZER = ToyTokenizer()
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
+async def test_conformance(subject: Subject, check: Callable[[Subject], Awaitable[None]]) -> None:
+    await check(subject)
