@@ -8,29 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import Any
 
 from turnwire.engines.downloads import DownloadError, Progress, resolve_model
-from turnwire.engines.embedded_model import read_facts
+from turnwire.engines.embedded_ids import EmbeddedReading, Fragments
 from turnwire.engines.embedded_pool import ContextPool
 from turnwire.engines.embedded_server import EmbeddedSettings, load_server, unload_server
-from turnwire.engines.embedded_wire import Reading, completion_body, refusal
-from turnwire.engines.interface import (
-    Capabilities,
-    EngineError,
-    EngineInfo,
-    GenerateRequest,
-    Step,
-)
-
-if TYPE_CHECKING:
-    import aiohttp
+from turnwire.engines.interface import Capabilities, EngineError, EngineInfo, GenerateRequest, Step
+from turnwire.engines.llamacpp import LlamaCppEngine, LlamaCppTokenizer
+from turnwire.prompts.gguf import GGUFError, GGUFFacts, read_facts
+from turnwire.prompts.tokenizers import load_tokenizer
 
 __all__ = ["EmbeddedEngine", "EmbeddedSettings"]
 
@@ -57,10 +48,8 @@ class EmbeddedEngine:
         self._model = model
         self._settings = settings or EmbeddedSettings()
         self._progress = progress
-        self._fragments: Mapping[bytes, int] = {}
         self._server: Any = None
-        self._session: aiohttp.ClientSession | None = None
-        self._running: set[aiohttp.ClientResponse] = set()
+        self._client: _Client | None = None
         self._pool = ContextPool(0, 0)
         self._window = 0
         self._path: Path | None = None
@@ -69,116 +58,89 @@ class EmbeddedEngine:
     def model_path(self) -> Path:
         """The GGUF file in use, known once started."""
         if self._path is None:
-            raise EngineError("internal", "The embedded engine has not been started.")
+            raise EngineError("internal", "the embedded engine has not been started")
         return self._path
-
-    # ------------------------------------------------------------------------------------------------- life
 
     async def start(self) -> EngineInfo:
         """Fetch the model if need be, load it, and say what it is."""
-        settings = self._settings
-        try:
-            self._path = await asyncio.to_thread(resolve_model, self._model, self._progress)
-        except DownloadError as error:
-            raise EngineError("internal", str(error)) from error
-        key = secrets.token_urlsafe(24)
-        facts = await asyncio.to_thread(read_facts, self._path)
-        self._fragments = facts.fragments
-        self._window = min(facts.window, settings.window or settings.window_limit)
-        pool = self._window * max(1, min(settings.pool_windows, settings.slots))
-        self._server = await asyncio.to_thread(load_server, self._path, settings, pool, key)
-        self._pool = ContextPool(settings.slots, pool)
-        self._session = _session(self._server.listening_address, key)
+        settings, key = self._settings, secrets.token_urlsafe(24)
+        path, facts = await asyncio.to_thread(_find, self._model, self._progress)
+        trained = facts.window or settings.window_limit
+        self._window = min(trained, settings.window or settings.window_limit)
+        context = self._window * max(1, min(settings.pool_windows, settings.slots))
+        self._server = await asyncio.to_thread(load_server, path, settings, context, key)
+        self._pool = ContextPool(settings.slots, context)
+        client = await asyncio.to_thread(_client, self._server.listening_address, path, facts, key)
+        await client.start()
+        self._path, self._client = path, client
         return EngineInfo(
             name="embedded",
             version=metadata.version("xllamacpp"),
-            model=self._path.stem,
+            model=path.stem,
             window=self._window,
-            warnings=_warnings(facts.window, self._window, settings),
+            warnings=_warnings(trained, self._window, settings),
         )
 
     async def health(self) -> bool:
         """Whether the model is loaded and its server answers."""
-        if self._session is None:
-            return False
-        import aiohttp
-
-        try:
-            async with self._session.get("/health", timeout=aiohttp.ClientTimeout(total=5)) as reply:
-                return reply.status == 200
-        except (aiohttp.ClientError, TimeoutError):
-            return False
+        return self._client is not None and await self._client.health()
 
     async def close(self) -> None:
         """Unload the model; running generations end with EngineError(disconnected)."""
-        session, self._session = self._session, None
-        for reply in self._running:
-            reply.content.set_exception(EngineError("disconnected", "The embedded engine was closed."))
-        if session is not None:
-            await session.close()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
         holder, self._server = [self._server], None
         if holder[0] is not None:
             await asyncio.to_thread(unload_server, holder)
 
-    # ------------------------------------------------------------------------------------------- generation
-
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         """Generate; waits its turn where all slots or the context memory are taken."""
-        if self._session is None:
-            raise EngineError("disconnected", "The embedded engine is not running.")
-        prompt = len(request.prompt_ids)
-        if prompt >= self._window:
-            raise EngineError(
-                "context_overflow", f"The prompt has {prompt} tokens, the model's window holds {self._window}."
-            )
-        body = msgspec.json.encode(completion_body(request))
-        wanted = request.sampling.max_tokens
+        prompt, wanted = len(request.prompt_ids), request.sampling.max_tokens
         need = self._window if wanted is None else min(self._window, prompt + wanted)
-        async with self._pool.hold(need, request.hints.priority), aclosing(self._stream(request, body)) as steps:
-            async for step in steps:
-                yield step
-
-    async def _stream(self, request: GenerateRequest, body: bytes) -> AsyncGenerator[Step, None]:
-        import aiohttp
-
-        if self._session is None:
-            raise EngineError("disconnected", "The embedded engine was closed.")
-        reading = Reading(request, self._fragments)
-        try:
-            async with self._session.post("/completion", data=body) as reply:
-                if reply.status != 200:
-                    raise refusal(reply.status, await reply.read())
-                self._running.add(reply)
-                try:
-                    async for data in reply.content.iter_any():
-                        tokens, end = reading.feed(data)
-                        if tokens is not None:
-                            yield tokens
-                        if end is not None:
-                            yield end
-                            return
-                finally:
-                    self._running.discard(reply)
-        except (aiohttp.ClientError, ConnectionError) as error:
-            raise EngineError("disconnected", f"The embedded engine went away: {type(error).__name__}.") from error
-        raise EngineError("disconnected", "The embedded engine ended the stream before the generation was finished.")
+        async with self._pool.hold(need, request.hints.priority):
+            if self._client is None:
+                raise EngineError("disconnected", "the embedded engine is not running")
+            async with aclosing(self._client.generate(request)) as steps:
+                async for step in steps:
+                    yield step
 
     async def embed(self, inputs: Sequence[str]) -> list[list[float]]:
         """Not by this engine; see turnwire.engines.embedding."""
-        raise EngineError("invalid_request", "The embedded engine serves no embeddings.")
+        raise EngineError("invalid_request", "the embedded engine serves no embeddings")
 
 
-def _session(address: str, key: str) -> aiohttp.ClientSession:
-    import aiohttp
+class _Client(LlamaCppEngine):
+    """The llama.cpp adapter, with the model's own vocabulary to tell ids by."""
 
-    return aiohttp.ClientSession(
-        address,
-        headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
-        # llama.cpp's HTTP server drops idle connections without a word, so each request has its own.
-        connector=aiohttp.TCPConnector(limit=0, force_close=True),
-        timeout=aiohttp.ClientTimeout(total=None),
-        read_bufsize=256 * 1024,
-    )
+    name = "embedded"
+
+    def __init__(self, address: str, tokenizer: LlamaCppTokenizer, fragments: Fragments, key: str) -> None:
+        super().__init__(address, tokenizer, api_key=key)
+        self._fragments = fragments
+
+    async def start(self) -> EngineInfo:
+        info = await super().start()
+        # The server closes connections after an answer without saying so; a reused one fails now and then.
+        self._http.headers["Connection"] = "close"
+        return info
+
+    def _reading(self, request: GenerateRequest) -> EmbeddedReading:
+        return EmbeddedReading(request, self._tokenizer, self._specials, self._fragments)
+
+
+def _find(model: str | Path | None, progress: Progress | None) -> tuple[Path, GGUFFacts]:
+    try:
+        path = resolve_model(model, progress)
+        return path, read_facts(path)
+    except (DownloadError, GGUFError) as error:
+        raise EngineError("internal", str(error)) from error
+
+
+def _client(address: str, path: Path, facts: GGUFFacts, key: str) -> _Client:
+    tokens = facts.metadata.get("tokenizer.ggml.tokens")
+    names = [str(name) for name in tokens] if isinstance(tokens, list) else []
+    return _Client(address, load_tokenizer(path), Fragments(facts.metadata.get("tokenizer.ggml.model"), names), key)
 
 
 def _warnings(trained: int, window: int, settings: EmbeddedSettings) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ __all__ = ["EmbeddedSettings", "load_server", "safe_threads", "unload_server"]
 class EmbeddedSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How the model is run. `window` None: as long as the model was trained for, up to `window_limit`. `pool_windows`
     full windows of context memory are shared by `slots` generations. `cache_mib` bounds the prompts kept in memory
-    beside the slots' own; `threads` None: see `safe_threads`. `batch` tokens of a prompt are read between two chances to
-    abort it or to serve somebody else; 128 costs no speed on a CPU."""
+    beside the slots' own; `threads` None: see `safe_threads`. `batch` tokens of a prompt are read between two chances
+    to abort it or to serve somebody else; 128 costs no speed on a CPU."""
 
     window: int | None = None
     window_limit: int = 32768
@@ -66,7 +66,7 @@ def _parameters(model: Path, settings: EmbeddedSettings, context: int, key: str)
     params.kv_unified = True
     params.cache_ram_mib = settings.cache_mib
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings.threads or safe_threads()
-    params.special = True
+    params.n_threads_http = 2 * settings.slots + 4
     params.port = 0
     params.api_keys = [key]
     params.ui = False
