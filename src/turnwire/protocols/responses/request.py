@@ -233,7 +233,7 @@ def _unused(fields: Mapping[str, Any]) -> list[Note]:
         code = "field.echoed_only" if name in ECHOED else "field.ignored"
         notes.append(Note(code, f"`{name}` is not used by this gateway"))
     text = fields.get("text")
-    if isinstance(text, dict) and text.get("verbosity"):
+    if isinstance(text, dict) and text.get("verbosity") not in (None, "medium"):
         notes.append(Note("field.echoed_only", "`text.verbosity` is not used by this gateway"))
     include = fields.get("include")
     if include is not None and not isinstance(include, list):

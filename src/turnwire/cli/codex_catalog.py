@@ -1,0 +1,91 @@
+"""`turnwire codex-catalog`: the file that tells Codex what a served model can do."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = ["codex_catalog"]
+
+
+@click.command("codex-catalog")
+@click.argument("models", nargs=-1)
+@click.option("--url", help="Take the catalog of a running gateway (http://HOST:PORT/v1) instead of the profiles.")
+@click.option("--key", envvar="TURNWIRE_API_KEY", help="The key for --url.", show_envvar=True)
+@click.option("--alias", multiple=True, help="A further id that means the (first) model; may be repeated.")
+@click.option("--window", type=click.IntRange(min=1), help="The context window that the engine really has.")
+@click.option("--profiles", type=click.Path(), help="A file of profiles that extends the built-in ones.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here; else print it.")
+def codex_catalog(
+    models: tuple[str, ...],
+    url: str | None,
+    key: str | None,
+    alias: tuple[str, ...],
+    window: int | None,
+    profiles: str | None,
+    output: Path | None,
+) -> None:
+    """Write the model catalog for Codex: one entry for each of MODELS (the ids as they are served).
+
+    Codex reads it from the file named by `model_catalog_json` in its config.toml. A provider with command auth reads
+    the same catalog from the gateway and needs no file.
+    """
+    from turnwire.protocols.codex_catalog import catalog_file, catalog_problems
+
+    if url is not None:
+        entries = _served(url, key)
+    elif models:
+        entries = _profiled(models, alias, window, profiles)
+    else:
+        raise click.UsageError("Name the models as they are served, or a running gateway with --url.")
+    problems = catalog_problems({"models": entries})
+    if problems:
+        raise click.ClickException("Codex would refuse this catalog:\n  " + "\n  ".join(problems))
+    data = catalog_file(entries)
+    if output is None:
+        click.echo(data.decode(), nl=False)
+        return
+    output.write_bytes(data)
+    click.echo(f"Wrote {len(entries)} entries. In ~/.codex/config.toml:", err=True)
+    click.echo(f"model_catalog_json = {json.dumps(str(output.resolve()))}")
+
+
+def _profiled(
+    models: tuple[str, ...], aliases: tuple[str, ...], window: int | None, profiles: str | None
+) -> list[dict[str, Any]]:
+    from turnwire.profiles import ProfileError, codex_entry, load_book
+    from turnwire.protocols.codex_catalog import alias_entries
+
+    try:
+        book = load_book(profiles)
+    except ProfileError as error:
+        raise click.ClickException(str(error)) from None
+    entries: list[dict[str, Any]] = []
+    for number, model in enumerate(models):
+        profile = book.find(model)
+        if profile is None:
+            click.echo(f"No profile fits {model!r}: its entry claims nothing but the window.", err=True)
+        entry = codex_entry(profile, model, window=window, priority=number + 1)
+        entries += alias_entries(entry, aliases if number == 0 else ())
+    return entries
+
+
+def _served(url: str, key: str | None) -> list[dict[str, Any]]:
+    if not url.startswith(("http://", "https://")):
+        raise click.UsageError("--url must start with http:// or https://")
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    request = urllib.request.Request(f"{url.rstrip('/')}/models", headers=headers)  # noqa: S310
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+            body = json.load(answer)
+    except (OSError, ValueError, urllib.error.HTTPError) as error:
+        raise click.ClickException(f"{url} gave no model list: {error}") from None
+    entries = body.get("models") if isinstance(body, dict) else None
+    if not isinstance(entries, list):
+        raise click.ClickException(f"{url} serves no Codex catalog: its model list has no `models`.")
+    return entries
