@@ -13,7 +13,7 @@ import msgspec
 
 from turnwire.protocols.wire import ErrorKind, ErrorReply, TurnFailure
 
-__all__ = ["error_body", "error_message", "error_reply"]
+__all__ = ["error_object", "error_reply"]
 
 _KINDS: Mapping[ErrorKind, tuple[int, str]] = {
     "invalid_request": (400, "invalid_request_error"),
@@ -44,22 +44,22 @@ def error_reply(failure: TurnFailure) -> ErrorReply:
     wait = failure.retry_after if failure.retry_after is not None else _RETRY_AFTER.get(failure.kind)
     if wait is not None:
         headers.append(("retry-after", str(max(0, math.ceil(wait)))))
-    return ErrorReply(status=status, body=error_body(kind, failure), headers=tuple(headers))
+    return ErrorReply(status=status, body=_encode(error_object(kind, failure)), headers=tuple(headers))
 
 
-def error_message(failure: TurnFailure) -> str:
+def _message(failure: TurnFailure) -> str:
     """The sentence for the client; overflow in the one form that every client recognises."""
     if failure.kind == "context_overflow" and failure.prompt_tokens is not None and failure.window is not None:
         return f"prompt is too long: {failure.prompt_tokens} tokens > {failure.window} maximum"
     return failure.message
 
 
-def error_body(kind: str, failure: TurnFailure) -> bytes:
+def error_object(kind: str, failure: TurnFailure) -> dict[str, object]:
     """The error envelope; `details.error_code` is the failure's stable code."""
-    error: dict[str, object] = {"type": kind, "message": error_message(failure)}
+    error: dict[str, object] = {"type": kind, "message": _message(failure)}
     details = dict(failure.details or {})
     if failure.code is not None:
         details.setdefault("error_code", failure.code)
     if details:
         error["details"] = details
-    return _encode({"type": "error", "error": error})
+    return {"type": "error", "error": error}

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from turnwire.protocols.anthropic.echo import Echo
-from turnwire.protocols.anthropic.errors import error_body
+from turnwire.protocols.anthropic.errors import error_object
 from turnwire.protocols.anthropic.vocabulary import NO_SEAL, message_id, stop_reason, usage_object
+from turnwire.protocols.sse import frame, quoted
 from turnwire.protocols.wire import ErrorKind, TurnFacts, TurnFailure
 from turnwire.turns import (
     BlockClosed,
@@ -27,8 +26,6 @@ from turnwire.turns import (
 )
 
 __all__ = ["StreamEncoder"]
-
-_encode = msgspec.json.Encoder().encode
 
 _END = b"}}\n\n"
 _PING = b'event: ping\ndata: {"type":"ping"}\n\n'
@@ -82,7 +79,7 @@ class StreamEncoder:
             "stop_sequence": None,
             "usage": usage_object(usage),
         }
-        return _frame("message_start", {"type": "message_start", "message": message})
+        return frame("message_start", {"type": "message_start", "message": message})
 
     def feed(self, events: Sequence[Event]) -> bytes:
         out: list[bytes] = []
@@ -113,7 +110,7 @@ class StreamEncoder:
             return b""
         self._ended = True
         kind = "overloaded_error" if failure.kind in _PASSING else "invalid_request_error"
-        return b"event: error\ndata: " + error_body(kind, failure) + b"\n\n"
+        return frame("error", error_object(kind, failure))
 
     # ------------------------------------------------------------------------------------------- the events
 
@@ -121,8 +118,6 @@ class StreamEncoder:
         block = self._open[event.index] = _Open(event.kind)
         if event.kind == "tool_call":
             self._show(block, {"type": "tool_use", "id": event.call_id, "name": event.name, "input": {}}, out)
-        elif event.kind == "reasoning" and self._echo.omit_thinking:
-            self._show(block, {"type": "thinking", "thinking": "", "signature": ""}, out)
 
     def _delta(self, event: BlockDelta, out: list[bytes]) -> None:
         block = self._open[event.index]
@@ -136,7 +131,7 @@ class StreamEncoder:
             self._show(block, _blank(block.kind), out)
         if text and not (self._echo.omit_thinking and block.kind == "reasoning"):
             block.sent = True
-            out += (block.head, _encode(text), _END)
+            out += (block.head, quoted(text), _END)
 
     def _closed(self, event: BlockClosed, out: list[bytes]) -> None:
         block = self._open.pop(event.index)
@@ -145,8 +140,8 @@ class StreamEncoder:
             if block.kind != "reasoning" or not self._echo.thinking:
                 return
             self._show(block, _blank("reasoning"), out)
-            if block.held:
-                out += (block.head, _encode(block.held), _END)
+            if block.held and not self._echo.omit_thinking:
+                out += (block.head, quoted(block.held), _END)
         if block.kind == "reasoning":
             self._signature(block.index, event.seal, out)
         out.append(_stop_frame(block.index))
@@ -154,10 +149,10 @@ class StreamEncoder:
     def _call_closed(self, event: ToolCallClosed, out: list[bytes]) -> None:
         block = self._open.pop(event.index)
         if not block.sent and event.arguments:
-            out += (block.head, _encode(event.arguments), _END)
+            out += (block.head, quoted(event.arguments), _END)
         if self._facts.dispatch and not event.malformed:
             out.append(
-                _frame(
+                frame(
                     "tool_call_dispatch",
                     {
                         "type": "tool_call_dispatch",
@@ -196,7 +191,7 @@ class StreamEncoder:
         }
         if self._echo.applied_edits is not None:
             closing["context_management"] = {"applied_edits": self._echo.applied_edits}
-        out += (_frame("message_delta", closing), _STOP)
+        out += (frame("message_delta", closing), _STOP)
 
     # ------------------------------------------------------------------------------------------- the frames
 
@@ -209,7 +204,7 @@ class StreamEncoder:
             f'"delta":{{"type":"{delta}","{field}":'
         ).encode()
         out.append(
-            _frame(
+            frame(
                 "content_block_start",
                 {"type": "content_block_start", "index": block.index, "content_block": content},
             )
@@ -217,17 +212,13 @@ class StreamEncoder:
 
     def _signature(self, index: int, seal: str, out: list[bytes]) -> None:
         delta = {"type": "signature_delta", "signature": seal or NO_SEAL}
-        out.append(_frame("content_block_delta", {"type": "content_block_delta", "index": index, "delta": delta}))
+        out.append(frame("content_block_delta", {"type": "content_block_delta", "index": index, "delta": delta}))
 
 
 def _blank(kind: str) -> dict[str, object]:
     if kind == "text":
         return {"type": "text", "text": ""}
     return {"type": "thinking", "thinking": "", "signature": ""}
-
-
-def _frame(name: str, data: dict[str, object]) -> bytes:
-    return b"event: " + name.encode() + b"\ndata: " + _encode(data) + b"\n\n"
 
 
 def _stop_frame(index: int) -> bytes:
