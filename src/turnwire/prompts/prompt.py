@@ -40,7 +40,7 @@ class RecalledTurn(msgspec.Struct, frozen=True, kw_only=True):
     """One assistant turn as the model wrote it: its output token ids and raw text. `complete` is false where only a
     leading part could be recalled."""
 
-    ids: tuple[int, ...]
+    ids: Sequence[int]
     text: str
     complete: bool = True
 
