@@ -126,8 +126,9 @@ def resolve_model(model: str | Path | None, progress: Progress | None = None) ->
 
 def _in_folder(folder: Path) -> Path:
     # A model split over files is loaded by its first one.
-    files = [f for f in sorted(folder.glob("*.gguf")) if not re.search(r"-0*([2-9]|\d{2,})-of-\d+\.gguf$", f.name)]
-    files = [f for f in files if not f.name.startswith("mmproj")]
+    later = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.gguf$")
+    found = [file for file in sorted(folder.glob("*.gguf")) if not later.search(file.name)]
+    files = [file for file in found if not file.name.startswith("mmproj")]
     if len(files) == 1:
         return files[0]
     if not files:
