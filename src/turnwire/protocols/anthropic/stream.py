@@ -49,7 +49,7 @@ class _Open:
         self.kind = kind
         self.index = -1
         self.head = b""
-        self.held = ""
+        self.held: list[str] = []
         self.sent = False
 
 
@@ -123,11 +123,10 @@ class StreamEncoder:
         block = self._open[event.index]
         text = event.text
         if block.index < 0:
-            text = block.held + text
             if not text or text.isspace():
-                block.held = text
+                block.held.append(text)
                 return
-            block.held = ""
+            text = "".join((*block.held, text))
             self._show(block, _blank(block.kind), out)
         if text and not (self._echo.omit_thinking and block.kind == "reasoning"):
             block.sent = True
@@ -140,8 +139,8 @@ class StreamEncoder:
             if block.kind != "reasoning" or not self._echo.thinking:
                 return
             self._show(block, _blank("reasoning"), out)
-            if block.held and not self._echo.omit_thinking:
-                out += (block.head, quoted(block.held), _END)
+            if any(block.held) and not self._echo.omit_thinking:
+                out += (block.head, quoted("".join(block.held)), _END)
         if block.kind == "reasoning":
             self._signature(block.index, event.seal, out)
         out.append(_stop_frame(block.index))
