@@ -51,6 +51,8 @@ class CallNames:
 
     def _minted(self, block: ToolCallBlock) -> str:
         if self._style == "kimi":
+            if block.id.startswith("functions."):
+                return block.id
             return f"functions.{block.name}:{len(self._ids)}"
         if self._style == "nine":
             return f"c{len(self._ids):08d}"
@@ -64,21 +66,87 @@ def dress(
     dressed: list[TemplateMessage] = []
     for message in messages:
         if message.role == "assistant":
-            dressed.extend(_assistant(message, traits, names, notes))
+            dressed.append(_assistant(message, traits, names, notes))
         elif message.role == "user":
             dressed.extend(_user(message, traits, names, notes))
         else:
-            dressed.append({"role": message.role, "content": _content(message.blocks, traits, notes)})
-    return dressed
+            role = traits.mid_system if dressed and traits.mid_system else message.role
+            dressed.append({"role": role, "content": _content(message.blocks, traits, notes)})
+    if not traits.parallel_calls:
+        dressed = _one_call_each(dressed)
+    return _neighbourly(dressed, traits)
 
 
-def dress_tools(tools: Iterable[Tool]) -> list[dict[str, Any]]:
-    """Tools in the form every template knows. A tool that takes raw text is shown as one text parameter."""
-    return [{"type": "function", "function": _function(tool)} for tool in tools]
+def dress_tools(tools: Iterable[Tool], *, simple: bool = False) -> list[dict[str, Any]]:
+    """Tools in the form every template knows. A tool that takes raw text is shown as one text parameter; `simple` is
+    for templates that stumble over nested schemas."""
+    return [{"type": "function", "function": _function(tool, simple)} for tool in tools]
 
 
-def _function(tool: Tool) -> dict[str, Any]:
+def _one_call_each(dressed: list[TemplateMessage]) -> list[TemplateMessage]:
+    """For templates that know one call per turn: each call, then its result."""
+    split: list[TemplateMessage] = []
+    position = 0
+    while position < len(dressed):
+        message = dressed[position]
+        position += 1
+        calls = message.get("tool_calls") or ()
+        if len(calls) < 2:
+            split.append(message)
+            continue
+        results: list[TemplateMessage] = []
+        while position < len(dressed) and dressed[position]["role"] == "tool":
+            results.append(dressed[position])
+            position += 1
+        for number, call in enumerate(calls):
+            own = {**message, "tool_calls": [call]}
+            split.append(own if number == 0 else {"role": "assistant", "content": "", "tool_calls": [call]})
+            split.extend(result for result in results if result["tool_call_id"] == call["id"])
+        known = {call["id"] for call in calls}
+        split.extend(result for result in results if result["tool_call_id"] not in known)
+    return split
+
+
+def _neighbourly(dressed: list[TemplateMessage], traits: TemplateTraits) -> list[TemplateMessage]:
+    """Messages that a template does not take side by side become one."""
+    if traits.user_after_user and traits.user_after_tool and traits.tool_role:
+        return dressed
+    joined: list[TemplateMessage] = []
+    for message in dressed:
+        if message["role"] == "tool" and not traits.tool_role:
+            message = {"role": "user", "content": _wrapped(message["content"])}
+        before = joined[-1]["role"] if joined else ""
+        if message["role"] == "user" and (
+            (before == "user" and not traits.user_after_user) or (before == "tool" and not traits.user_after_tool)
+        ):
+            joined[-1] = {**joined[-1], "content": _added(joined[-1]["content"], message["content"])}
+        else:
+            joined.append(message)
+    return joined
+
+
+def _wrapped(content: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    if isinstance(content, str):
+        return f"<tool_response>\n{content}\n</tool_response>"
+    return [{"type": "text", "text": "<tool_response>\n"}, *content, {"type": "text", "text": "\n</tool_response>"}]
+
+
+def _added(
+    first: str | list[dict[str, Any]], second: str | list[dict[str, Any]]
+) -> str | list[dict[str, Any]]:
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n\n{second}"
+    return [*_listed(first), {"type": "text", "text": "\n\n"}, *_listed(second)]
+
+
+def _listed(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _function(tool: Tool, simple: bool) -> dict[str, Any]:
     schema: dict[str, Any] = tool.schema or {"type": "object", "properties": {}}
+    if simple:
+        schema = _simplified(schema)
     description = tool.description
     if tool.kind == "custom":
         schema = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
@@ -86,6 +154,20 @@ def _function(tool: Tool) -> dict[str, Any]:
             syntax = tool.grammar_syntax or "lark"
             description = f"{description}\n\nThe input follows this {syntax} grammar:\n{tool.grammar}"
     return {"name": tool.name, "description": description, "parameters": schema}
+
+
+def _simplified(schema: dict[str, Any]) -> dict[str, Any]:
+    """Every parameter as a plain one; what has parts of its own is text."""
+    given = schema.get("properties")
+    properties: dict[str, Any] = {}
+    for name, field in given.items() if isinstance(given, dict) else ():
+        kind = field.get("type") if isinstance(field, dict) else None
+        properties[name] = {
+            "type": kind if kind in ("integer", "number", "boolean") else "string",
+            "description": str(field.get("description", "")) if isinstance(field, dict) else "",
+        }
+    required = schema.get("required")
+    return {"type": "object", "properties": properties, "required": required if isinstance(required, list) else []}
 
 
 def _user(
@@ -107,12 +189,16 @@ def _user(
     return dressed
 
 
-def _assistant(
-    message: Message, traits: TemplateTraits, names: CallNames, notes: list[Note]
-) -> list[TemplateMessage]:
+def _assistant(message: Message, traits: TemplateTraits, names: CallNames, notes: list[Note]) -> TemplateMessage:
     thought = "\n".join(block.text for block in message.blocks if isinstance(block, ReasoningBlock) and block.text)
     words = tuple(block for block in message.blocks if isinstance(block, TextBlock | ImageBlock | OpaqueBlock))
     calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
+    if calls and message.text.strip() and not traits.text_with_calls:
+        if traits.reasoning_field is not None:
+            thought = f"{thought}\n\n{message.text}" if thought else message.text
+            words = ()
+        else:
+            notes.append(Note("replay.text_unrendered", "the chat template shows no text beside calls"))
     dressed: TemplateMessage = {"role": "assistant", "content": _content(words, traits, notes)}
     if thought and traits.reasoning_field == "parts":
         dressed["content"] = [{"type": "thinking", "thinking": thought}, *_parts(words, notes)]
@@ -120,7 +206,10 @@ def _assistant(
         dressed[traits.reasoning_field] = thought
     elif thought:
         notes.append(Note("replay.reasoning_unrendered", "the chat template has no place for earlier reasoning"))
-    if calls:
+    if calls and not traits.seams.calls:
+        notes.append(Note("replay.calls_as_text", "the chat template writes no calls; they are shown as text"))
+        dressed["content"] = _added(dressed["content"], "\n".join(_call_text(call) for call in calls))
+    elif calls:
         dressed["tool_calls"] = [
             {
                 "id": names.call(call),
@@ -129,7 +218,11 @@ def _assistant(
             }
             for call in calls
         ]
-    return [dressed]
+    return dressed
+
+
+def _call_text(call: ToolCallBlock) -> str:
+    return f'<tool_call>\n{{"name": {json.dumps(call.name)}, "arguments": {call.arguments or "{}"}}}\n</tool_call>'
 
 
 def _arguments(call: ToolCallBlock, traits: TemplateTraits, notes: list[Note]) -> Any:

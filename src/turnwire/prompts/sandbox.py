@@ -12,13 +12,13 @@ from datetime import datetime
 from typing import Any, NoReturn
 
 import jinja2
-from jinja2 import nodes
+from jinja2 import meta, nodes
 from jinja2.ext import Extension, LoopControlExtension
 from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEnvironment
 
-__all__ = ["Budget", "TemplateFailure", "compile_template", "render_template"]
+__all__ = ["Budget", "TemplateFailure", "compile_template", "render_template", "variables_of"]
 
 MAX_STEPS = 5_000_000
 MAX_OUTPUT = 64 * 1024 * 1024
@@ -113,7 +113,21 @@ def _tojson(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+        default=_listed,
+    )
+
+
+def _listed(value: Any) -> Any:
+    """Lets a filter's lazy result be written as the list it stands for."""
+    if isinstance(value, Iterator):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def _from_json(text: Any) -> Any:
@@ -213,6 +227,14 @@ def compile_template(source: str, *, mutable: bool = False) -> jinja2.Template:
         raise TemplateFailure("syntax", f"the chat template does not compile: {error}") from error
     except (RecursionError, SyntaxError, ValueError, TypeError, OverflowError, MemoryError) as error:
         raise TemplateFailure("syntax", f"the chat template does not compile: {error}") from error
+
+
+def variables_of(source: str) -> frozenset[str]:
+    """The names a template takes from outside."""
+    try:
+        return frozenset(meta.find_undeclared_variables(_environment(_Strict).parse(source)))
+    except (jinja2.TemplateError, RecursionError, AssertionError):
+        return frozenset()
 
 
 def render_template(

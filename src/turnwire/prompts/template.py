@@ -7,12 +7,13 @@ TemplateFailure. The encodings of models that ship no template offer the same `R
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from importlib import resources
 from typing import Any, Protocol, TypeAlias
 
-from turnwire.prompts.sandbox import Budget, TemplateFailure, compile_template, render_template
+from turnwire.prompts.sandbox import Budget, TemplateFailure, compile_template, render_template, variables_of
 
 __all__ = ["ChatTemplate", "Renderer", "TemplateFailure", "TemplateMessage", "default_template"]
 
@@ -49,6 +50,7 @@ class ChatTemplate:
         self._clock = clock
         self._template = compile_template(source)
         self._mutable = False
+        self._wants = variables_of(source)
 
     def with_clock(self, clock: Callable[[], datetime]) -> ChatTemplate:
         """The same template at another time."""
@@ -65,6 +67,7 @@ class ChatTemplate:
         """The prompt text. `args` are the template's own switches and cannot hide the conversation."""
         variables = {
             **self._special,
+            **self._elder(tools),
             **(args or {}),
             "messages": messages,
             "tools": tools,
@@ -81,6 +84,15 @@ class ChatTemplate:
         text = render_template(permissive, copy.deepcopy(variables), clock=self._clock, budget=Budget())
         self._template, self._mutable = permissive, True
         return text
+
+    def _elder(self, tools: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
+        """Names that older templates take instead of `tools` and `strftime_now`."""
+        names: dict[str, Any] = {}
+        if "functions" in self._wants:
+            names["functions"] = json.dumps(list(tools or []), indent=4, ensure_ascii=False)
+        if "datetime" in self._wants and self._clock is not None:
+            names["datetime"] = self._clock().strftime("%Y-%m-%d")
+        return names
 
     def _run(self, variables: dict[str, Any]) -> str:
         given = copy.deepcopy(variables) if self._mutable else variables

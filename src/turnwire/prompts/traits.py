@@ -21,14 +21,16 @@ it (the running loop)."""
 
 
 class Seams(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an assistant turn's own text ends in rendered history. `to_tool` and `to_user` are the text that always
+    """Where an assistant turn's own text ends in rendered history. `calls` says that the template writes calls at all;
+    `call_close` is what a call writes behind its last argument; `to_tool` and `to_user` are the text that always
     follows a turn with calls before its results, and a plain turn before a user message; None means that shape could
     not be rendered. `local` says that what follows a turn depends on nothing before it but the system text and the
     last user message, so it can be rendered without the rest of the conversation."""
 
+    calls: bool = True
+    call_close: str = ""
     to_tool: str | None = None
     to_user: str | None = None
-    to_user_after_call: str | None = None
     local: bool = True
 
 
@@ -53,7 +55,11 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     system: bool = True
     mid_system: Literal["system", "developer"] | None = None
     parallel_calls: bool = True
-    alternates: bool = False
+    user_after_user: bool = True
+    user_after_tool: bool = True
+    tool_role: bool = True
+    text_with_calls: bool = True
+    simple_schemas: bool = False
     call_ids: Literal["any", "nine", "kimi"] = "any"
     shows_call_ids: bool = False
     tail: str = ""

@@ -1,0 +1,91 @@
+"""Pieces of a prompt: text that was tokenized once, and a bounded memory of it.
+
+Promise: the same piece always has the same ids, so prompts that share pieces share tokens; memory is bounded and may be
+shared by threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import msgspec
+
+from turnwire.prompts.prompt import Section, Tokenizer
+
+__all__ = ["Label", "Piece", "PieceMemory", "tokenized"]
+
+_OVERHEAD = 256
+
+
+class Label(msgspec.Struct, frozen=True, gc=False):
+    """From character `start` on, a piece's text is this part of the conversation."""
+
+    kind: str
+    index: int
+    start: int
+
+
+class Piece(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokenized text; `sections` count from the piece's own start. `tail` is its generation header,
+    None where it was not looked for."""
+
+    ids: array[int]
+    sections: tuple[Section, ...]
+    tail: str | None = None
+
+
+class PieceMemory:
+    """The pieces used last, up to a number of tokens in all."""
+
+    def __init__(self, max_tokens: int = 4_000_000) -> None:
+        self._max = max_tokens
+        self._held: OrderedDict[bytes, Piece] = OrderedDict()
+        self._total = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: bytes) -> Piece | None:
+        with self._lock:
+            piece = self._held.get(key)
+            if piece is not None:
+                self._held.move_to_end(key)
+            return piece
+
+    def put(self, key: bytes, piece: Piece) -> None:
+        with self._lock:
+            before = self._held.pop(key, None)
+            if before is not None:
+                self._total -= len(before.ids) + _OVERHEAD
+            self._held[key] = piece
+            self._total += len(piece.ids) + _OVERHEAD
+            while self._total > self._max and len(self._held) > 1:
+                self._total -= len(self._held.popitem(last=False)[1].ids) + _OVERHEAD
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+
+def tokenized(tokenizer: Tokenizer, text: str, labels: Sequence[Label], tail: str | None = None) -> Piece:
+    """A piece from text. Where a label starts inside a token, its section starts at the next one."""
+    ids = tokenizer.encode(text)
+    starts = _offsets(tokenizer, text, [label.start for label in labels], len(ids))
+    ends = [*starts[1:], len(ids)]
+    sections = tuple(
+        Section(label.kind, label.index, start, end)  # type: ignore[arg-type]
+        for label, start, end in zip(labels, starts, ends, strict=True)
+        if end > start
+    )
+    return Piece(ids=array("I", ids), sections=sections, tail=tail)
+
+
+def _offsets(tokenizer: Tokenizer, text: str, positions: Sequence[int], total: int) -> list[int]:
+    counted, before = 0, 0
+    found: list[int] = []
+    for position in positions:
+        if position > before:
+            counted += len(tokenizer.encode(text[before:position]))
+            before = position
+        found.append(min(counted, total))
+    return found

@@ -1,0 +1,159 @@
+"""The replay policy: which template switches a request gets, and which earlier turns are replayed exactly.
+
+Promise: inside the running tool loop every turn is exact. Across user turns the model's own rule holds unless the
+request, then the operator, says otherwise; what a request may say to a template is an allow-list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from turnwire.prompts.switches import ALLOWED_ARGUMENTS
+from turnwire.prompts.traits import TemplateTraits
+from turnwire.turns import Conversation, Message, Note, ReasoningBlock, Thinking, ToolResultBlock
+
+__all__ = ["Plan", "ReplayPolicy", "loop_start"]
+
+_ALL_KEPT = {"tool_before", "text_before", "tool_after"}
+_EFFORT_ORDER = ("minimal", "low", "medium", "high", "xhigh", "max")
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What was decided for one prompt. `exact` and `bare` hold indices of assistant messages: to be replayed exactly
+    where they can be recalled, and to be shown without their thoughts."""
+
+    args: dict[str, Any]
+    thinking: bool
+    history: Literal["keep", "model", "drop"]
+    exact: frozenset[int]
+    bare: frozenset[int] = frozenset()
+    notes: tuple[Note, ...] = ()
+
+
+class ReplayPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """The operator's wishes. `auto` keeps earlier thoughts when thinking is on and the template has a way to keep them,
+    and follows the template's own rule otherwise."""
+
+    history: Literal["auto", "keep", "model", "drop"] = "auto"
+    allowed: frozenset[str] = ALLOWED_ARGUMENTS
+    defaults: dict[str, Any] = {}
+
+    def plan(self, conversation: Conversation, traits: TemplateTraits) -> Plan:
+        """Decide for `conversation`, whose messages are already in their stable form."""
+        notes: list[Note] = []
+        wish = conversation.thinking
+        given = self._given(conversation, notes)
+        args = {**self.defaults, **_switch(wish, traits, notes), **given}
+        thinking = _is_on(args, wish, traits)
+        history = self._history(wish, traits, thinking)
+        if history == "keep":
+            args = {**traits.history_switch, **args}
+        exact, bare = _selected(conversation.messages, traits, history, thinking, wish.keep_turns)
+        return Plan(args=args, thinking=thinking, history=history, exact=exact, bare=bare, notes=tuple(notes))
+
+    def _given(self, conversation: Conversation, notes: list[Note]) -> dict[str, Any]:
+        given: dict[str, Any] = {}
+        for name, value in conversation.template_args.items():
+            if name in self.allowed:
+                given[name] = value
+            else:
+                notes.append(Note("template.argument_refused", f"template argument {name} is not allowed"))
+        return given
+
+    def _history(self, wish: Thinking, traits: TemplateTraits, thinking: bool) -> Literal["keep", "model", "drop"]:
+        if wish.history is not None:
+            return wish.history
+        if wish.keep_turns is not None:
+            return "keep"
+        if self.history != "auto":
+            return self.history
+        keeps = bool(traits.history_switch) or set(traits.kept) == _ALL_KEPT
+        return "keep" if thinking and keeps else "model"
+
+
+def loop_start(messages: Sequence[Message]) -> int:
+    """Where the running tool loop begins: behind the last user message that brings no tool results."""
+    for position in range(len(messages) - 1, -1, -1):
+        message = messages[position]
+        if message.role == "user" and not any(isinstance(block, ToolResultBlock) for block in message.blocks):
+            return position + 1
+    return 0
+
+
+def _switch(wish: Thinking, traits: TemplateTraits, notes: list[Note]) -> dict[str, Any]:
+    args: dict[str, Any] = {}
+    if wish.mode == "off":
+        if traits.thinking_off is None:
+            if traits.thinks:
+                notes.append(Note("thinking.cannot_disable", "the chat template has no switch that stops thinking"))
+        else:
+            args.update(traits.thinking_off)
+        return args
+    if wish.mode is not None:
+        args.update(traits.thinking_on)
+        if wish.mode == "adaptive" and args.get("thinking_mode") == "enabled":
+            args["thinking_mode"] = "adaptive"
+        if "thinking_budget" in args and wish.budget is not None:
+            args["thinking_budget"] = wish.budget
+    if wish.effort is not None and traits.effort_argument is not None:
+        value = _nearest(wish.effort, traits.effort_values)
+        if value is not None:
+            args[traits.effort_argument] = value
+    elif wish.effort is not None:
+        notes.append(Note("thinking.effort_ignored", "the chat template knows no reasoning effort"))
+    return args
+
+
+def _nearest(effort: str, values: Sequence[str]) -> str | None:
+    """The value a template knows that comes closest to the effort asked for; the lower one when in doubt."""
+    if effort in values:
+        return effort
+    if effort not in _EFFORT_ORDER:
+        return None
+    wanted = _EFFORT_ORDER.index(effort)
+    known = [value for value in values if value in _EFFORT_ORDER]
+    return min(known, key=lambda value: abs(_EFFORT_ORDER.index(value) - wanted), default=None)
+
+
+def _is_on(args: dict[str, Any], wish: Thinking, traits: TemplateTraits) -> bool:
+    if traits.thinking_off is not None:
+        if all(args.get(name) == value for name, value in traits.thinking_off.items()):
+            return False
+        if any(name in args for name in traits.thinking_off):
+            return True
+    if wish.mode is not None:
+        return wish.mode != "off"
+    return traits.thinking_default
+
+
+def _selected(
+    messages: Sequence[Message],
+    traits: TemplateTraits,
+    history: Literal["keep", "model", "drop"],
+    thinking: bool,
+    keep_turns: int | None,
+) -> tuple[frozenset[int], frozenset[int]]:
+    start = loop_start(messages)
+    turns = [position for position, message in enumerate(messages) if message.role == "assistant"]
+    thoughtful = [position for position in turns if _has_thought(messages[position])]
+    running = {position for position in turns if position >= start}
+    if history == "keep":
+        bare = set(thoughtful[: max(len(thoughtful) - keep_turns, 0)]) - running if keep_turns is not None else set()
+        return frozenset(turns) - bare, frozenset(bare)
+    if history == "drop":
+        bare = {position for position in thoughtful if position < start}
+        return frozenset(running), frozenset(bare)
+    settled = not traits.thinks or set(traits.kept) == _ALL_KEPT
+    if settled and not traits.tools_follow_last_user:
+        return frozenset(turns), frozenset()
+    if not thinking and not traits.tools_follow_last_user:
+        # Turns without thoughts lose nothing by the template's rule, so their exact form can stay.
+        return frozenset(set(turns) - (set(thoughtful) - running)), frozenset()
+    return frozenset(running), frozenset()
+
+
+def _has_thought(message: Message) -> bool:
+    return any(isinstance(block, ReasoningBlock) for block in message.blocks)

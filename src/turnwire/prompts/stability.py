@@ -1,0 +1,216 @@
+"""Making equal conversations look equal, so that their prompts share every token they can.
+
+Promise: what varies without meaning (billing lines, the shape of a message, blank blocks, the order in which results
+arrive) never changes a prompt token; every rewriting is a Note with a stable code.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from turnwire.turns import (
+    Block,
+    Conversation,
+    Message,
+    Note,
+    TextBlock,
+    Tool,
+    ToolCallBlock,
+    ToolResultBlock,
+)
+
+__all__ = ["BILLING_PREFIX", "StabilityOptions", "stabilise"]
+
+BILLING_PREFIX = "x-anthropic-billing-header:"
+
+
+class StabilityOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """`canonical_tools` sorts tools by name and their schema keys; `hoist_system` puts a system message that follows
+    the first user message before that message's text, where all conversations of a client share it."""
+
+    canonical_tools: bool = False
+    hoist_system: bool = True
+
+
+def stabilise(
+    conversation: Conversation, options: StabilityOptions, *, mid_system: bool = True, system: bool = True
+) -> tuple[Conversation, list[Note]]:
+    """The conversation in its one stable form. `mid_system` says that the template takes system messages anywhere,
+    `system` that it takes one at all."""
+    notes: list[Note] = []
+    messages = [_cleaned(message, notes) for message in conversation.messages]
+    messages = _one_opening([message for message in messages if message.blocks])
+    if options.hoist_system:
+        messages = _hoisted(messages, notes)
+    messages = _placed(messages, mid_system, system, notes)
+    messages = _joined_assistants(messages)
+    messages = _ordered_results(messages, notes)
+    tools, messages = _tools(conversation.tools, messages, options, notes)
+    return msgspec.structs.replace(conversation, messages=tuple(messages), tools=tools), notes
+
+
+def _cleaned(message: Message, notes: list[Note]) -> Message:
+    """Without billing lines and empty text; text blocks that stand side by side are one. What the model wrote is left
+    alone."""
+    if message.role == "assistant":
+        return message
+    kept: list[Block] = []
+    for block in message.blocks:
+        if isinstance(block, TextBlock):
+            text = block.text
+            if message.role in ("system", "developer") and text.lstrip().startswith(BILLING_PREFIX):
+                text = text.lstrip().partition("\n")[2].lstrip("\n")
+                notes.append(Note("stability.billing_dropped", "the billing line was kept out of the prompt"))
+            if not text:
+                continue
+            before = kept[-1] if kept else None
+            if isinstance(before, TextBlock):
+                kept[-1] = TextBlock(text=_join(before.text, text, message.role))
+            else:
+                kept.append(TextBlock(text=text))
+        else:
+            kept.append(block)
+    return Message(role=message.role, blocks=tuple(kept))
+
+
+def _join(first: str, second: str, role: str) -> str:
+    gap = "\n\n" if role in ("system", "developer") else "\n"
+    return first + second if first.endswith("\n") else first + gap + second
+
+
+def _one_opening(messages: Sequence[Message]) -> list[Message]:
+    """All system and developer messages at the start, as one: most templates look only at the first."""
+    size = 0
+    while size < len(messages) and messages[size].role in ("system", "developer"):
+        size += 1
+    if size <= 1:
+        opening = [Message(role="system", blocks=message.blocks) for message in messages[:size]]
+        return [*opening, *messages[size:]]
+    text = "\n\n".join(message.text.rstrip("\n") for message in messages[:size])
+    return [Message(role="system", blocks=(TextBlock(text=text),)), *messages[size:]]
+
+
+def _reminder(text: str) -> str:
+    return f"<system-reminder>\n{text}\n</system-reminder>\n"
+
+
+def _hoisted(messages: list[Message], notes: list[Note]) -> list[Message]:
+    """A system message right behind the first user message moves to the front of that message."""
+    start = 1 if messages and messages[0].role == "system" else 0
+    following = start + 1
+    if len(messages) <= following or messages[start].role != "user" or messages[following].role == "assistant":
+        return messages
+    if messages[following].role == "user":
+        return messages
+    first = messages[start]
+    text = _reminder(messages[following].text)
+    blocks = first.blocks
+    head = blocks[0] if blocks else None
+    if isinstance(head, TextBlock):
+        merged = (TextBlock(text=text + head.text), *blocks[1:])
+    else:
+        merged = (TextBlock(text=text), *blocks)
+    notes.append(Note("stability.system_hoisted", "the first system message was placed before the user's words"))
+    return [*messages[:start], Message(role="user", blocks=merged), *messages[following + 1 :]]
+
+
+def _placed(messages: list[Message], mid_system: bool, system: bool, notes: list[Note]) -> list[Message]:
+    """System messages in mid-conversation stay where the template takes them; else they become reminders in place."""
+    placed: list[Message] = []
+    for position, message in enumerate(messages):
+        if message.role not in ("system", "developer") or (position == 0 and system):
+            placed.append(message)
+        elif position > 0 and mid_system:
+            placed.append(Message(role="system", blocks=message.blocks))
+        else:
+            notes.append(Note("stability.system_folded", "a system message was folded into the user's side"))
+            text = message.text if position == 0 else _reminder(message.text)
+            placed.append(Message(role="user", blocks=(TextBlock(text=text),)))
+    return placed
+
+
+def _joined_assistants(messages: Sequence[Message]) -> list[Message]:
+    """Adjacent assistant messages are one turn."""
+    joined: list[Message] = []
+    for message in messages:
+        if joined and message.role == "assistant" and joined[-1].role == "assistant":
+            joined[-1] = Message(role="assistant", blocks=joined[-1].blocks + message.blocks)
+        else:
+            joined.append(message)
+    return joined
+
+
+def _ordered_results(messages: Sequence[Message], notes: list[Note]) -> list[Message]:
+    """Results in the order of their calls: clients return them as they finish."""
+    order: dict[str, int] = {}
+    ordered: list[Message] = []
+    for message in messages:
+        if message.role == "assistant":
+            calls = [block.id for block in message.blocks if isinstance(block, ToolCallBlock)]
+            if calls:
+                order = {call_id: position for position, call_id in enumerate(calls)}
+            ordered.append(message)
+            continue
+        results = [block for block in message.blocks if isinstance(block, ToolResultBlock)]
+        ranked = sorted(results, key=lambda block: order.get(block.call_id, len(order)))
+        if ranked != results:
+            notes.append(Note("stability.results_reordered", "tool results were put in the order of their calls"))
+        if results:
+            rest = [block for block in message.blocks if not isinstance(block, ToolResultBlock)]
+            message = Message(role=message.role, blocks=(*ranked, *rest))
+        ordered.append(message)
+    return ordered
+
+
+def _tools(
+    tools: Iterable[Tool], messages: Sequence[Message], options: StabilityOptions, notes: list[Note]
+) -> tuple[tuple[Tool, ...], list[Message]]:
+    """Tools for the tool section, and messages in which each reference to a deferred tool shows that tool."""
+    known = {tool.name: tool for tool in tools}
+    offered = [tool for tool in known.values() if not tool.deferred]
+    if options.canonical_tools:
+        offered = [_canonical(tool) for tool in sorted(offered, key=lambda tool: tool.name)]
+    shown = [_expanded(message, known, notes) for message in messages]
+    return tuple(offered), shown
+
+
+def _canonical(tool: Tool) -> Tool:
+    return msgspec.structs.replace(tool, schema=_sorted(tool.schema))
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [_sorted(item) for item in value]
+    return value
+
+
+def _expanded(message: Message, known: dict[str, Tool], notes: list[Note]) -> Message:
+    if not any(isinstance(block, ToolResultBlock) and block.references for block in message.blocks):
+        return message
+    blocks: list[Block] = []
+    for block in message.blocks:
+        if isinstance(block, ToolResultBlock) and block.references:
+            text = _introduced([known[name] for name in block.references if name in known])
+            if text:
+                notes.append(Note("stability.tools_expanded", "deferred tools are shown where they are loaded"))
+                block = msgspec.structs.replace(block, content=(*block.content, TextBlock(text=text)))
+        blocks.append(block)
+    return Message(role=message.role, blocks=tuple(blocks))
+
+
+def _introduced(tools: Sequence[Tool]) -> str:
+    if not tools:
+        return ""
+    lines = [
+        json.dumps(
+            {"name": tool.name, "description": tool.description, "parameters": tool.schema}, ensure_ascii=False
+        )
+        for tool in tools
+    ]
+    return "\n".join(["These tools can be called from now on:", "<tools>", *lines, "</tools>"])
