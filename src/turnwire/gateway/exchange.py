@@ -17,17 +17,34 @@ import msgspec
 from starlette.types import Message as ASGIMessage
 from starlette.types import Receive, Scope, Send
 
-from turnwire.protocols.wire import Encoder, ErrorReply, Inbound, TurnFacts, TurnFailure
+from turnwire.protocols.wire import Encoder, ErrorKind, ErrorReply, Inbound, TurnFacts, TurnFailure
 
 from .bodies import expand
 from .heartbeat import Heartbeat
 from .keys import ANONYMOUS
 from .passage import Passage, TurnOutcome
 from .runtime import ModelRuntime
-from .turn import Turn
+from .turn import Sink, Turn
 
-__all__ = ["Api", "ClientGone", "Host", "TurnEndpoint", "headers_of", "mint", "read_body", "reply", "tenant_of"]
+__all__ = [
+    "Api",
+    "ClientGone",
+    "Host",
+    "TurnEndpoint",
+    "headers_of",
+    "mint",
+    "read_body",
+    "reply",
+    "response_headers",
+    "run_watched",
+    "tenant_of",
+]
 
+# What a client is told when the gateway itself ends its turn.
+_ENDINGS: dict[str, tuple[ErrorKind, str]] = {
+    "idle": ("timeout", "The engine was silent for too long; try again."),
+    "shutdown": ("overloaded", "The gateway is shutting down; try again."),
+}
 _ALPHABET = string.ascii_letters + string.digits
 
 
@@ -117,7 +134,7 @@ class _ASGISink:
 class _LiveTurn:
     """A running turn as the heartbeat and the disconnect watcher see it."""
 
-    def __init__(self, turn: Turn, sink: _ASGISink, task: asyncio.Task[object]) -> None:
+    def __init__(self, turn: Turn, sink: Sink, task: asyncio.Task[TurnOutcome]) -> None:
         self._turn = turn
         self._sink = sink
         self._task = task
@@ -157,6 +174,7 @@ class Host(Protocol):
     heartbeat: Heartbeat
     max_body: int
     dispatch: bool
+    draining: bool
 
     def runtime_for(self, model: str) -> ModelRuntime: ...
 
@@ -193,11 +211,13 @@ class TurnEndpoint:
             await reply(send, error.status, error.body, media_type=error.media_type, headers=error.headers)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._host.draining:
+            raise TurnFailure("overloaded", "The gateway is shutting down; try again.", retry_after=1)
         headers = headers_of(scope)
         body = await read_body(receive, self._host.max_body)
         body = expand(body, headers.get("content-encoding", ""), self._host.max_body)
-        inbound = self._api.decode(body, headers)
         tenant = tenant_of(scope)
+        inbound = await self.decode(body, headers, tenant)
         runtime = self._host.runtime_for(inbound.conversation.model)
         prompt, continuity = await runtime.prepare(inbound.conversation, tenant)
         passage = Passage(
@@ -214,48 +234,66 @@ class TurnEndpoint:
         )
         await self.answer(passage, receive, send)
 
-    async def answer(self, passage: Passage, receive: Receive, send: Send) -> None:
-        """Run the turn and write it, streamed or whole."""
+    async def decode(self, body: bytes, headers: Mapping[str, str], tenant: str) -> Inbound:
+        """The request; an API whose requests refer to stored things fetches them here."""
+        return self._api.decode(body, headers)
+
+    def facts(self, passage: Passage) -> TurnFacts:
+        """What is fixed before the turn starts."""
         inbound = passage.inbound
-        facts = TurnFacts(
+        return TurnFacts(
             turn_id=passage.turn_id,
             model=inbound.conversation.model,
             created=int(time.time()),
             dispatch=self._host.dispatch if inbound.dispatch is None else inbound.dispatch,
         )
-        make = self._api.stream_encoder if inbound.stream else self._api.document_encoder
-        encoder = make(facts, inbound.echo)
+
+    def encoder(self, passage: Passage) -> Encoder:
+        """The encoder of this answer, streamed or whole."""
+        make = self._api.stream_encoder if passage.inbound.stream else self._api.document_encoder
+        return make(self.facts(passage), passage.inbound.echo)
+
+    def headers(self, passage: Passage) -> list[tuple[bytes, bytes]]:
+        """What the answer says about itself before its first byte."""
+        return response_headers(passage)
+
+    async def answer(self, passage: Passage, receive: Receive, send: Send) -> None:
+        """Run the turn and write it, streamed or whole."""
+        encoder = self.encoder(passage)
         turn = Turn(passage, encoder, mint=lambda: mint(self._api.call_prefix))
-        sink = _ASGISink(send, encoder.media_type, response_headers(passage))
-        try:
-            passage.outcome = await self._run(turn, sink, receive, passage)
-        finally:
-            passage.outcome = turn.outcome
-            self._host.passed(passage)
+        sink = _ASGISink(send, encoder.media_type, self.headers(passage))
+        await run_watched(self._host, turn, sink, receive)
         await sink.close()
 
-    async def _run(self, turn: Turn, sink: _ASGISink, receive: Receive, passage: Passage) -> TurnOutcome:
-        task: asyncio.Task[TurnOutcome] = asyncio.ensure_future(turn.run(sink))
-        live = _LiveTurn(turn, sink, task)  # type: ignore[arg-type]
-        watcher = asyncio.ensure_future(_gone(receive, live))
-        self._host.heartbeat.watch(live)
-        try:
-            return await task
-        except asyncio.CancelledError:
-            if live.ended_by == "idle":
-                failure = TurnFailure("timeout", "The engine was silent for too long; try again.")
-                if not turn.opened:
-                    raise failure from None
-                await sink.write(turn.encoder.fail(failure))
-                return turn.outcome
-            if live.ended_by is not None:
-                raise ClientGone from None
-            task.cancel()
-            raise
-        finally:
-            passage.ended_by = live.ended_by
-            self._host.heartbeat.forget(live)
+
+async def run_watched(host: Host, turn: Turn, sink: Sink, receive: Receive | None) -> TurnOutcome:
+    """Run a turn under the heartbeat, and end it when the client goes away (no `receive`: there is no client to watch).
+    Whatever becomes of it, the host hears of it."""
+    passage = turn.passage
+    task: asyncio.Task[TurnOutcome] = asyncio.ensure_future(turn.run(sink))
+    live = _LiveTurn(turn, sink, task)
+    watcher = asyncio.ensure_future(_gone(receive, live)) if receive is not None else None
+    host.heartbeat.watch(live)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if live.ended_by == "idle":
+            failure = TurnFailure("timeout", "The engine was silent for too long; try again.")
+            if not turn.opened:
+                raise failure from None
+            await sink.write(turn.encoder.fail(failure))
+            return turn.outcome
+        if live.ended_by is not None:
+            raise ClientGone from None
+        task.cancel()
+        raise
+    finally:
+        passage.ended_by = live.ended_by
+        host.heartbeat.forget(live)
+        if watcher is not None:
             watcher.cancel()
+        passage.outcome = turn.outcome
+        host.passed(passage)
 
 
 def response_headers(passage: Passage) -> list[tuple[bytes, bytes]]:
