@@ -16,7 +16,17 @@ from turnwire.engines.http import Reading
 from turnwire.engines.interface import Completion, EngineError, TokenBatch, TokenLogprob
 from turnwire.turns import FinishReason
 
-__all__ = ["Choice", "Chunk", "CompletionsReading", "Logprobs", "Usage", "decode_chunks", "failed", "token_logprobs"]
+__all__ = [
+    "Choice",
+    "Chunk",
+    "CompletionsReading",
+    "Logprobs",
+    "Usage",
+    "decode_chunks",
+    "failed",
+    "failed_with",
+    "token_logprobs",
+]
 
 UNLIKELY = -9999.0
 """What servers write for a log probability that JSON cannot hold."""
@@ -147,10 +157,22 @@ class CompletionsReading(Reading):
 
 def failed(engine: str, chunk: Chunk) -> EngineError:
     """The failure that a chunk without choices tells of."""
-    if isinstance(chunk.error, dict):
-        code = chunk.error.get("code")
-        return failure(engine, str(chunk.error.get("message", "")), status=code if isinstance(code, int) else 500)
-    return failure(engine, chunk.error or chunk.message or "", status=chunk.code or 500)
+    if chunk.error is not None:
+        return failed_with(engine, chunk.error)
+    return failure(engine, chunk.message or "", status=chunk.code or 500)
+
+
+def failed_with(engine: str, error: dict[str, Any] | str) -> EngineError:
+    """The failure that an event's `error` tells of."""
+    if isinstance(error, str):
+        return failure(engine, error)
+    code, said = error.get("code"), str(error.get("message", ""))
+    kind = str(error.get("type") or "")
+    return failure(
+        engine,
+        said if not kind or kind in said else f"{said} ({kind})",
+        status=code if isinstance(code, int) else 500,
+    )
 
 
 def token_logprobs(told: Logprobs) -> list[TokenLogprob]:

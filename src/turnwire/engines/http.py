@@ -27,8 +27,9 @@ from turnwire.engines.interface import (
     TokenBatch,
 )
 from turnwire.engines.sse import EventReader
+from turnwire.turns import Note
 
-__all__ = ["HTTPEngine", "Reading"]
+__all__ = ["Call", "HTTPEngine", "Reading"]
 
 _T = TypeVar("_T")
 
@@ -55,6 +56,14 @@ class Reading(ABC):
         return self.end
 
 
+class Call(msgspec.Struct, frozen=True):
+    """A generation as the engine is asked for it: where, with what JSON, and what could not be said."""
+
+    path: str
+    body: Mapping[str, object]
+    notes: tuple[Note, ...] = ()
+
+
 class HTTPEngine(ABC):
     """Base of the adapters. A subclass says what it sends (`_call`) and how the answer reads (`_reading`)."""
 
@@ -77,14 +86,14 @@ class HTTPEngine(ABC):
         """Ask the engine what it is; called once by `start`."""
 
     @abstractmethod
-    def _call(self, request: GenerateRequest) -> tuple[str, Mapping[str, object]]:
-        """The path and the JSON body of a streaming generation."""
+    def _call(self, request: GenerateRequest) -> Call:
+        """How the engine is asked for a streaming generation."""
 
     @abstractmethod
     def _reading(self, request: GenerateRequest) -> Reading:
         """How the answer to `request` reads."""
 
-    def _abort_call(self, request: GenerateRequest) -> tuple[str, Mapping[str, object]] | None:
+    def _abort_call(self, request: GenerateRequest) -> Call | None:
         """What to send when a stream is left before its end, where closing the connection is not enough."""
         return None
 
@@ -107,13 +116,15 @@ class HTTPEngine(ABC):
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         """Generate; see the interface's promise."""
-        path, body = self._call(request)
+        call = self._call(request)
         reading = self._reading(request)
-        response = await self._post(path, msgspec.json.encode(body), request.hints.request_id)
+        response = await self._post(call.path, msgspec.json.encode(call.body), request.hints.request_id)
         events, content = EventReader(), response.content
         finished = False
         self._open.add(response)
         try:
+            if call.notes:
+                yield EventBatch(call.notes)
             while True:
                 data = await content.readany()
                 array = events.feed(data) if data else events.finish()
@@ -143,7 +154,7 @@ class HTTPEngine(ABC):
             else:
                 response.close()
                 if (notice := self._abort_call(request)) is not None:
-                    self._aside(*notice)
+                    self._aside(notice)
 
     async def health(self) -> bool:
         """Whether the engine answers its health route."""
@@ -239,12 +250,12 @@ class HTTPEngine(ABC):
                 raise
             return None
 
-    def _aside(self, path: str, body: Mapping[str, object]) -> None:
+    def _aside(self, call: Call) -> None:
         """Send a notice whose answer nobody waits for."""
 
         async def send() -> None:
             try:
-                await self._ask_bytes(path, body)
+                await self._ask_bytes(call.path, call.body)
             except EngineError:
                 return
 

@@ -7,13 +7,12 @@ the batch carries text without ids rather than wrong ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
 
-from turnwire.engines.failures import failure
-from turnwire.engines.http import HTTPEngine, Reading
+from turnwire.engines.completions import failed_with
+from turnwire.engines.http import Call, HTTPEngine, Reading
 from turnwire.engines.interface import (
     Capabilities,
     Completion,
@@ -91,7 +90,7 @@ class LlamaCppReading(Reading):
         logprobs: list[TokenLogprob] = []
         for chunk in _CHUNKS.decode(events):
             if chunk.error is not None:
-                self.error = _failed(chunk.error)
+                self.error = failed_with("llama.cpp", chunk.error)
                 break
             if chunk.prompt_progress is not None:
                 self._cached = chunk.prompt_progress.cache
@@ -166,14 +165,6 @@ def _logprob(entry: _Rival) -> TokenLogprob:
     return TokenLogprob(entry.token, entry.logprob, tuple((rival.token, rival.logprob) for rival in entry.top_logprobs))
 
 
-def _failed(error: dict[str, Any] | str) -> EngineError:
-    if isinstance(error, str):
-        return failure("llama.cpp", error)
-    code = error.get("code")
-    said = f"{error.get('message', '')} ({error.get('type', 'error')})"
-    return failure("llama.cpp", said, status=code if isinstance(code, int) else 500)
-
-
 class _Settings(msgspec.Struct):
     n_ctx: int | None = None
 
@@ -211,7 +202,7 @@ class LlamaCppEngine(HTTPEngine):
         self._model = self._model or props.model_alias or props.model_path
         return EngineInfo(name="llamacpp", version=props.build_info, model=self._model, window=self._window)
 
-    def _call(self, request: GenerateRequest) -> tuple[str, Mapping[str, object]]:
+    def _call(self, request: GenerateRequest) -> Call:
         sampling = request.sampling
         room = self._room(request)
         body: dict[str, object] = {
@@ -237,7 +228,7 @@ class LlamaCppEngine(HTTPEngine):
         body.update((name, value) for name, value in wishes.items() if value is not None)
         if request.constraint is not None:
             body.update(_guidance(request.constraint))
-        return "/completion", body
+        return Call("/completion", body)
 
     def _reading(self, request: GenerateRequest) -> LlamaCppReading:
         return LlamaCppReading(request, self._tokenizer, self._specials)

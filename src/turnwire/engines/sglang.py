@@ -7,13 +7,13 @@ or only what is new) read the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from turnwire.engines.completions import failed_with
 from turnwire.engines.failures import failure
-from turnwire.engines.http import HTTPEngine, Reading
+from turnwire.engines.http import Call, HTTPEngine, Reading
 from turnwire.engines.interface import (
     Capabilities,
     Completion,
@@ -72,7 +72,7 @@ class SGLangReading(Reading):
         last: _Meta | None = None
         for chunk in _CHUNKS.decode(events):
             if chunk.error is not None:
-                self.error = _failed(self._engine, chunk.error)
+                self.error = failed_with(self._engine, chunk.error)
                 break
             meta = chunk.meta_info
             if meta is None:
@@ -114,13 +114,6 @@ class SGLangReading(Reading):
             self._speller.stopped_by,
             end_id,
         )
-
-
-def _failed(engine: str, error: dict[str, Any] | str) -> EngineError:
-    if isinstance(error, str):
-        return failure(engine, error)
-    code = error.get("code")
-    return failure(engine, str(error.get("message", "")), status=code if isinstance(code, int) else 500)
 
 
 def _logprobs(meta: _Meta, start: int) -> list[TokenLogprob]:
@@ -209,7 +202,7 @@ class SGLangEngine(HTTPEngine):
             name="sglang", version=info.version, model=known.id, window=self._window, warnings=tuple(warnings)
         )
 
-    def _call(self, request: GenerateRequest) -> tuple[str, Mapping[str, object]]:
+    def _call(self, request: GenerateRequest) -> Call:
         sampling, hints = request.sampling, request.hints
         wishes: dict[str, object | None] = {
             # SGLang wants room for one token more than it generates.
@@ -250,14 +243,14 @@ class SGLangEngine(HTTPEngine):
             body["extra_key"] = hints.cache_salt
         if self.capabilities.priority:
             body["priority"] = -hints.priority if self._low_first else hints.priority
-        return "/generate", body
+        return Call("/generate", body)
 
     def _reading(self, request: GenerateRequest) -> SGLangReading:
         return SGLangReading(self.name, len(request.prompt_ids), Speller(self._tokenizer, request.sampling.stop))
 
-    def _abort_call(self, request: GenerateRequest) -> tuple[str, Mapping[str, object]]:
+    def _abort_call(self, request: GenerateRequest) -> Call:
         """SGLang looks for closed connections only now and then; told by name, it stops at once."""
-        return "/abort_request", {"rid": request.hints.request_id}
+        return Call("/abort_request", {"rid": request.hints.request_id})
 
 
 def _guidance(constraint: Constraint) -> dict[str, object]:

@@ -93,6 +93,12 @@ def create_engine(
         from turnwire.engines.vllm import VLLMEngine
 
         return VLLMEngine(spec.target, model=model, api_key=api_key)
+    if spec.kind in ("openai", "openai-raw"):
+        from turnwire.engines.openai import OpenAIEngine
+
+        return OpenAIEngine(
+            spec.target, model=model, api_key=api_key, mode="events" if spec.kind == "openai" else "text"
+        )
     if tokenizer is None:
         raise SpecError(f"the {spec.kind} engine needs the model's tokenizer: give --tokenizer FILE")
     if spec.kind == "scripted":

@@ -5,13 +5,11 @@ Promise: as for every engine. The server gives either text or ids; ids are asked
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
 from turnwire.engines.completions import Choice, Usage, decode_chunks, failed, token_logprobs
 from turnwire.engines.failures import failure
-from turnwire.engines.http import HTTPEngine, Reading
+from turnwire.engines.http import Call, HTTPEngine, Reading
 from turnwire.engines.interface import (
     Capabilities,
     Completion,
@@ -159,7 +157,7 @@ class TRTLLMEngine(HTTPEngine):
             warnings=tuple(warnings),
         )
 
-    def _call(self, request: GenerateRequest) -> tuple[str, Mapping[str, object]]:
+    def _call(self, request: GenerateRequest) -> Call:
         sampling, hints = request.sampling, request.hints
         body: dict[str, object] = {
             "model": self._model,
@@ -194,7 +192,7 @@ class TRTLLMEngine(HTTPEngine):
             body["priority"] = 0.5 + bounded / (2 * _PRIORITY_SPAN)
         if request.constraint is not None:
             body["response_format"] = _guidance(request.constraint)
-        return "/v1/completions", body
+        return Call("/v1/completions", body)
 
     def _reading(self, request: GenerateRequest) -> TRTLLMReading:
         return TRTLLMReading(self.name, len(request.prompt_ids), Speller(self._tokenizer, request.sampling.stop))

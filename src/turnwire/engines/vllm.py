@@ -8,12 +8,11 @@ says which flag turns on what it lacks.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 import msgspec
 
 from turnwire.engines.completions import Chunk, CompletionsReading
-from turnwire.engines.http import HTTPEngine
+from turnwire.engines.http import Call, HTTPEngine
 from turnwire.engines.interface import Capabilities, Constraint, EngineError, EngineInfo, GenerateRequest
 
 __all__ = ["VLLMEngine"]
@@ -119,7 +118,7 @@ class VLLMEngine(HTTPEngine):
     def _probe(self, prompt: list[int], **options: object) -> dict[str, object]:
         return {"model": self._model, "prompt": prompt, "max_tokens": 1, "temperature": 0, **options}
 
-    def _call(self, request: GenerateRequest) -> tuple[str, Mapping[str, object]]:
+    def _call(self, request: GenerateRequest) -> Call:
         sampling, hints = request.sampling, request.hints
         body: dict[str, object] = {
             "model": self._model,
@@ -152,7 +151,7 @@ class VLLMEngine(HTTPEngine):
         body.update((name, value) for name, value in wishes.items() if value is not None)
         if request.constraint is not None:
             body.update(self._guidance(request.constraint))
-        return "/v1/completions", body
+        return Call("/v1/completions", body)
 
     def _guidance(self, constraint: Constraint) -> dict[str, object]:
         tag = constraint.structural_tag

@@ -1,0 +1,83 @@
+"""Structured deltas of an upstream server as the ordered events of a turn.
+
+Promise: blocks open once and close once, in the order their first delta came; argument text is passed on as it arrives
+and checked as JSON when its call closes; deltas are never looked into for markup.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from turnwire.engines.interface import EngineError
+from turnwire.turns import BlockClosed, BlockDelta, BlockKind, BlockOpened, Event, ToolCallClosed
+
+__all__ = ["BlockWriter"]
+
+
+class BlockWriter:
+    """Writes events into `events`; the owner takes them out of there."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.called = False
+        self._index = -1
+        self._kind: BlockKind | None = None
+        self._key: object = None
+        self._closed: set[object] = set()
+        self._name = ""
+        self._call_id = ""
+        self._arguments: list[str] = []
+
+    def text(self, kind: BlockKind, text: str) -> None:
+        """More prose or thought."""
+        if self._kind != kind:
+            self.close()
+            self._index += 1
+            self._kind = kind
+            self.events.append(BlockOpened(self._index, kind))
+        self.events.append(BlockDelta(self._index, text))
+
+    def call(self, key: object, *, name: str = "", call_id: str = "", arguments: str = "") -> None:
+        """More of the tool call `key`. Its name is known with its first part."""
+        if self._kind != "tool_call" or self._key != key:
+            if key in self._closed:
+                raise EngineError("internal", "the upstream server mixes the deltas of several tool calls")
+            if not name:
+                raise EngineError("internal", "the upstream server began a tool call without its name")
+            self.close()
+            self._index += 1
+            self._kind, self._key, self._name, self._call_id = "tool_call", key, name, call_id
+            self.called = True
+            self.events.append(BlockOpened(self._index, "tool_call", name, call_id))
+        if arguments:
+            self._arguments.append(arguments)
+            self.events.append(BlockDelta(self._index, arguments))
+
+    def close(self, seal: str = "") -> None:
+        """End the open block, if there is one."""
+        kind, self._kind = self._kind, None
+        if kind is None:
+            return
+        if kind != "tool_call":
+            self.events.append(BlockClosed(self._index, kind, seal))
+            return
+        arguments, self._arguments = "".join(self._arguments), []
+        self._closed.add(self._key)
+        malformed = False
+        if not arguments:
+            arguments = "{}"
+            self.events.append(BlockDelta(self._index, arguments))
+        else:
+            try:
+                msgspec.json.decode(arguments)
+            except msgspec.DecodeError:
+                malformed = True
+        self.events.append(
+            ToolCallClosed(self._index, self._name, arguments, call_id=self._call_id, malformed=malformed)
+        )
+
+    def take(self) -> tuple[Event, ...]:
+        """The events since the last time."""
+        events = tuple(self.events)
+        self.events.clear()
+        return events
