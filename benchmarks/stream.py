@@ -75,7 +75,8 @@ async def load(port: int, body: bytes, streams: int, seconds: float) -> tuple[in
     async def worker() -> None:
         nonlocal turns, tokens
         while time.monotonic() < deadline:
-            tokens += await read_stream(port, request)
+            read = await read_stream(port, request)
+            tokens += read
             turns += 1
 
     await asyncio.gather(*(worker() for _ in range(streams)))
@@ -127,11 +128,12 @@ def measure(folder: Path, name: str, delay_ms: float, streams: int, seconds: flo
     return each
 
 
-def profile(folder: Path, seconds: float) -> None:
-    """The hottest lines of the saturated path."""
+def profile(folder: Path, name: str, delay_ms: float) -> None:
+    """The hottest lines of one cell."""
     out = folder / "profile"
-    with Gateway(folder, 0, out) as gateway:
-        asyncio.run(load(gateway.port, messages_request("bench"), 64, seconds))
+    with Gateway(folder, delay_ms, out) as gateway:
+        asyncio.run(load(gateway.port, messages_request("bench"), 64, 1.0))
+    print(f"\nProfile: {name}")
     pstats.Stats(str(out)).sort_stats("tottime").print_stats(18)
 
 
@@ -154,7 +156,8 @@ def main() -> None:
                 best = float(figure.split("-")[0])
                 print(f"  {cell:26} {peer:38} {figure:>7}   {best / ours:.1f}x")
         if options.profile:
-            profile(folder, options.seconds)
+            profile(folder, "saturated, 64 streams", 0)
+            profile(folder, "paced, 64 x 50 tokens/s", 20)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,8 @@ def test_both_headers_are_read(headers: dict[str, str], expected: str | None) ->
 
 def test_a_keys_file_round_trips(tmp_path: Path) -> None:
     path = tmp_path / "keys.toml"
-    path.write_text(f'[[key]]\nname = "ci"\nhash = "{hash_key("s")}"\nscopes = ["inference", "admin"]\nconcurrency = 4\n')
+    table = f'[[key]]\nname = "ci"\nhash = "{hash_key("s")}"\nscopes = ["inference", "admin"]\nconcurrency = 4\n'
+    path.write_text(table)
     key = Keyring.load(str(path)).find("s")
     assert key is not None
     assert (key.scopes, key.concurrency) == (("inference", "admin"), 4)

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+from pathlib import Path
 from typing import Any
+
+import aiohttp
+import pytest
+
+from turnwire.gateway.keys import hash_key
 
 from .conftest import Serve
 
@@ -99,15 +107,19 @@ async def test_the_whole_answer_says_the_same_as_the_stream(serve: Serve) -> Non
             whole.append(("tool_use", block["input"]))
         elif block["type"] in ("thinking", "text"):
             whole.append((block["type"], block[block["type"]]))
-    assert [(kind, json.loads(p) if kind == "tool_use" else p) for kind, p in streamed if p] == [w for w in whole if w[1]]
+    shown = [(kind, json.loads(p) if kind == "tool_use" else p) for kind, p in streamed if p]
+    assert shown == [entry for entry in whole if entry[1]]
     assert message["stop_reason"] == "tool_use"
 
 
 async def test_an_engine_that_dies_is_never_a_success(serve: Serve) -> None:
     client = await serve({"text": "I was about to say", "finish": "error"})
-    async with client.session.post(client.base + "/v1/messages", json=request()) as answer:
-        body = (await answer.read()).decode(errors="replace")
-    assert "message_stop" not in body
+    async with client.session.post(client.base + "/v1/messages", json=request(thinking={"type": "disabled"})) as answer:
+        seen = await answer.content.readany()
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await answer.read()
+    assert b"message_start" in seen
+    assert b"message_stop" not in seen
 
 
 async def test_an_unknown_model_is_named_and_a_claude_one_means_the_default(serve: Serve) -> None:
@@ -126,3 +138,43 @@ async def test_a_prompt_that_does_not_fit_is_told_in_the_words_that_make_clients
     assert status == 400
     assert error["error"]["message"].startswith("prompt is too long: ")
     assert error["error"]["message"].endswith("> 64 maximum")
+
+
+async def test_a_client_that_leaves_stops_the_engine(serve: Serve) -> None:
+    client = await serve({"text": "word " * 5000, "delay_ms": 2})
+    pool = client.gateway.runtimes[0].engine
+    async with client.session.post(client.base + "/v1/messages", json=request()) as answer:
+        await answer.content.readany()
+        assert pool.active == 1  # type: ignore[attr-defined]
+        answer.close()
+    async with asyncio.timeout(5):
+        while pool.active:  # type: ignore[attr-defined]
+            await asyncio.sleep(0.005)
+    assert pool.statistics.aborts == 1  # type: ignore[attr-defined]
+
+
+async def test_a_silent_engine_gets_pings_and_then_an_error(serve: Serve) -> None:
+    client = await serve({"text": "well", "finish": "hang"}, keepalive=0.5, idle_timeout=2.0)
+    seen = b""
+    async with client.session.post(client.base + "/v1/messages", json=request()) as answer:
+        with contextlib.suppress(aiohttp.ClientPayloadError):
+            async for chunk in answer.content.iter_any():
+                seen += chunk
+    assert b"event: ping" in seen
+    assert b"message_stop" not in seen
+
+
+async def test_keys_are_asked_for_once_any_is_set(serve: Serve, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.toml"
+    keys.write_text(f'[[key]]\nname = "a"\nhash = "{hash_key("secret")}"\nconcurrency = 1\n')
+    client = await serve({"text": "Hi."}, keys=str(keys))
+    for headers in ({}, {"authorization": "Bearer wrong"}, {"x-api-key": "wrong"}):
+        status, error = await client.post("/v1/messages", request(stream=False), **headers)
+        assert (status, error["error"]["type"]) == (401, "authentication_error")
+    for headers in ({"authorization": "Bearer secret"}, {"x-api-key": "secret"}):
+        status, _ = await client.post("/v1/messages", request(stream=False), **headers)
+        assert status == 200
+    async with client.session.get(client.base + "/metrics", headers={"x-api-key": "secret"}) as answer:
+        assert answer.status == 403
+    async with client.session.get(client.base + "/health") as answer:
+        assert answer.status == 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
 import socket
@@ -32,6 +33,8 @@ __all__ = ["serve"]
 @click.option("--seal-key", help="Key of the sealed turns (any text); the same on all replicas.")
 @click.option("--seal-key-file", help="File that holds the key; made if it does not exist.")
 @click.option("--store", help="Where turns and responses are kept: memory, sqlite:FILE.")
+@click.option("--keys", help="TOML file of API keys; when given, nobody gets in without one.")
+@click.option("--allow-anonymous", is_flag=True, default=None, help="Listen beyond loopback although no key is set.")
 @click.option("--record", help="Folder that gets one JSON line per turn, payloads included.")
 @click.option("--enable-streaming-tool-dispatch", is_flag=True, default=None, help="tool_call_dispatch for everybody.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]))
@@ -39,6 +42,7 @@ __all__ = ["serve"]
 def serve(config: str | None, **flags: Any) -> None:
     """Run the gateway. Flags override the config file, which overrides TURNWIRE_* variables."""
     from turnwire.gateway.assembly import AssemblyError
+    from turnwire.gateway.keys import KeysError
     from turnwire.gateway.server import run
     from turnwire.gateway.settings import SettingsError, load_settings
 
@@ -46,12 +50,25 @@ def serve(config: str | None, **flags: Any) -> None:
         settings = load_settings(flags, config=config or os.environ.get("TURNWIRE_CONFIG"), environ=os.environ)
     except SettingsError as error:
         raise click.ClickException(str(error)) from None
+    if not settings.keys and not settings.allow_anonymous and not _is_loopback(settings.host):
+        raise click.ClickException(
+            f"No API key is set, so {settings.host} would let anybody in. Set --keys FILE, or say --allow-anonymous."
+        )
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
     listener = _listen(settings.host, settings.port)
     try:
         run(settings, listener)
-    except AssemblyError as error:
+    except (AssemblyError, KeysError) as error:
         raise click.ClickException(str(error)) from None
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _listen(host: str, port: int) -> socket.socket:

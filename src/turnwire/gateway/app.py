@@ -16,13 +16,16 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnwire.protocols import anthropic
 from turnwire.protocols.models import ModelRow
 from turnwire.protocols.wire import ErrorReply, TurnFailure
 
 from .exchange import Api, TurnEndpoint
+from .guard import Guard
 from .heartbeat import Heartbeat
+from .keys import Keyring
 from .listing import ModelRoutes
 from .metrics import Metrics
 from .passage import Passage
@@ -43,6 +46,7 @@ MESSAGES = Api(
     error_reply=anthropic.error_reply,
     call_prefix="toolu_",
 )
+APIS = {"/v1/messages": MESSAGES}
 # Whose words a refusal uses, by the longest matching path.
 ERRORS: tuple[tuple[str, Callable[[TurnFailure], ErrorReply]], ...] = (("/v1/messages", anthropic.error_reply),)
 
@@ -64,9 +68,11 @@ class Gateway:
         self.heartbeat = Heartbeat(
             keepalive_s=settings.keepalive, idle_s=settings.idle_timeout, stall_s=settings.stall_timeout
         )
+        self.keys = Keyring.load(settings.keys) if settings.keys else Keyring()
         self.metrics = Metrics()
         self.max_body = settings.max_body
         self.dispatch = settings.enable_streaming_tool_dispatch
+        self.draining = False
         self.started = int(time.time())
         self.recorder = Recorder(settings.record) if settings.record else None
         self._by_id = {name: runtime for runtime in self.runtimes for name in (runtime.id, *runtime.aliases)}
@@ -146,6 +152,11 @@ class Gateway:
         body = {"status": "ok" if all(healthy) else "degraded", "models": [r.id for r in self.runtimes]}
         return Response(msgspec.json.encode(body), 200 if all(healthy) else 503, media_type="application/json")
 
+    async def ready(self, request: Request) -> Response:
+        """Whether new turns should be sent here; off while draining."""
+        able = not self.draining and any([await runtime.engine.health() for runtime in self.runtimes])
+        return Response(b'{"ready":true}' if able else b'{"ready":false}', 200 if able else 503)
+
     async def hello(self, request: Request) -> Response:
         return Response(b"", 200)
 
@@ -158,8 +169,8 @@ class Gateway:
             Route("/", self.hello, methods=["HEAD", "GET"]),
             Route("/api/hello", self.hello, methods=["HEAD", "GET"]),
             Route("/health", self.health, methods=["GET"]),
+            Route("/ready", self.ready, methods=["GET"]),
             Route("/metrics", self.scrape, methods=["GET"]),
-            Route("/v1/messages", TurnEndpoint(self, MESSAGES), methods=["POST"]),
             Route("/v1/messages/count_tokens", tokens.count, methods=["POST"]),
             Route("/v1/tokenize", tokens.tokenize, methods=["POST"]),
             Route("/v1/detokenize", tokens.detokenize, methods=["POST"]),
@@ -168,7 +179,20 @@ class Gateway:
         ]
 
 
-def create_app(gateway: Gateway) -> Starlette:
+class FrontDoor:
+    """Leads turns straight to their endpoints, and everything else through Starlette: its exception layers wrap every
+    write, which a stream of tokens would pay for one by one."""
+
+    def __init__(self, turns: Mapping[str, ASGIApp], rest: ASGIApp) -> None:
+        self._turns = turns
+        self._rest = rest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        endpoint = self._turns.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
+        await (endpoint or self._rest)(scope, receive, send)
+
+
+def create_app(gateway: Gateway) -> ASGIApp:
     """The ASGI application; engines stop with it."""
 
     @asynccontextmanager
@@ -177,4 +201,6 @@ def create_app(gateway: Gateway) -> Starlette:
         for runtime in gateway.runtimes:
             await runtime.engine.close()
 
-    return Starlette(routes=gateway.routes(), lifespan=lifespan)
+    turns = {path: TurnEndpoint(gateway, api) for path, api in APIS.items()}
+    app = FrontDoor(turns, Starlette(routes=gateway.routes(), lifespan=lifespan))
+    return Guard(app, keys=gateway.keys, refuse=refusal)

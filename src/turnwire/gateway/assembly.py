@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime
-from pathlib import Path
 
 from turnwire.engines.embedded import EmbeddedEngine
 from turnwire.engines.interface import Engine, EngineError, EngineInfo
@@ -79,7 +78,7 @@ async def _assemble(settings: Settings) -> ModelRuntime:
 async def _start(specs: list[EngineSpec], source: PromptSource, settings: Settings) -> tuple[Engine, EngineInfo]:
     engines = [create_engine(spec, source.tokenizer, window=settings.window) for spec in specs]
     workers = [Worker(engine, str(spec)) for engine, spec in zip(engines, specs, strict=True)]
-    pool = WorkerPool(workers, source.tokenizer, PoolLimits())
+    pool = WorkerPool(workers, source.tokenizer, _limits(settings))
     return pool, await pool.start()
 
 
@@ -88,8 +87,14 @@ async def _embedded(spec: EngineSpec, settings: Settings) -> tuple[Engine, Engin
     info = await engine.start()
     path = str(engine.model_path)
     source = find_source(path, tokenizer=settings.tokenizer, template=settings.template, builtin=True)
-    pool = WorkerPool([Worker(engine, "embedded")], source.tokenizer, PoolLimits())
+    pool = WorkerPool([Worker(engine, "embedded")], source.tokenizer, _limits(settings))
     return pool, info, source
+
+
+def _limits(settings: Settings) -> PoolLimits:
+    return PoolLimits(
+        concurrency=settings.concurrency, queue=settings.queue, queue_timeout=settings.queue_timeout
+    )
 
 
 def _template(source: PromptSource) -> ChatTemplate:

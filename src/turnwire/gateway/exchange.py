@@ -263,7 +263,9 @@ class TurnEndpoint:
         turn = Turn(passage, encoder, mint=lambda: mint(self._api.call_prefix))
         sink = _ASGISink(send, encoder.media_type, self.headers(passage))
         await run_watched(self._host, turn, sink, receive)
-        await sink.close()
+        # A turn that died without a word of its own is cut, not ended: a clean end would look like a success.
+        if not turn.cut:
+            await sink.close()
 
 
 async def run_watched(host: Host, turn: Turn, sink: Sink, receive: Receive | None) -> TurnOutcome:
@@ -277,11 +279,9 @@ async def run_watched(host: Host, turn: Turn, sink: Sink, receive: Receive | Non
     try:
         return await task
     except asyncio.CancelledError:
-        if live.ended_by == "idle":
-            failure = TurnFailure("timeout", "The engine was silent for too long; try again.")
-            if not turn.opened:
-                raise failure from None
-            await sink.write(turn.encoder.fail(failure))
+        if live.ended_by in _ENDINGS:
+            kind, message = _ENDINGS[live.ended_by]
+            await turn.fail(TurnFailure(kind, message, retry_after=1), sink)
             return turn.outcome
         if live.ended_by is not None:
             raise ClientGone from None

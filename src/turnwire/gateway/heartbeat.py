@@ -25,7 +25,7 @@ class Pulsed(Protocol):
         ...
 
     def expire(self, reason: str) -> None:
-        """End the turn: `idle` (the engine is silent) or `stalled` (the client does not read)."""
+        """End the turn: `idle` (the engine is silent), `stalled` (the client does not read), `shutdown`."""
         ...
 
 
@@ -39,7 +39,7 @@ class Pulse(msgspec.Struct):
 
 
 class Heartbeat:
-    """Watches every live turn. Limits are in seconds; `tick_s` is the resolution."""
+    """Watches every live turn. Limits are in seconds; `tick_s` is the resolution; `quiet` is set while no turn lives."""
 
     def __init__(self, *, keepalive_s: float, idle_s: float, stall_s: float, tick_s: float = 0.5) -> None:
         self._tick_s = tick_s
@@ -48,6 +48,8 @@ class Heartbeat:
         self._stall = max(1, round(stall_s / tick_s))
         self._pulses: dict[Pulsed, Pulse] = {}
         self._task: asyncio.Task[None] | None = None
+        self.quiet = asyncio.Event()
+        self.quiet.set()
 
     def __len__(self) -> int:
         return len(self._pulses)
@@ -55,6 +57,7 @@ class Heartbeat:
     def watch(self, turn: Pulsed) -> None:
         """Start watching; the ticker runs only while there is something to watch."""
         self._pulses[turn] = Pulse(turn)
+        self.quiet.clear()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
 
@@ -62,6 +65,13 @@ class Heartbeat:
         pulse = self._pulses.pop(turn, None)
         if pulse is not None and pulse.beating is not None:
             pulse.beating.cancel()
+        if not self._pulses:
+            self.quiet.set()
+
+    def expire_all(self, reason: str) -> None:
+        """End every live turn."""
+        for turn in list(self._pulses):
+            turn.expire(reason)
 
     async def _run(self) -> None:
         while self._pulses:

@@ -79,7 +79,6 @@ class ModelRuntime:
 
     def remember(self, passage: Passage) -> None:
         """Keep what the next turn needs: the tokens for continuity, the raw turn for clients that rewrite it."""
-        ...
 
     # ----------------------------------------------------------------------------------------------- per request
 

@@ -1,13 +1,18 @@
 """Runs the application: one process, one event loop, uvloop where there is one.
 
-Promise: the ready line is printed once the gateway answers, with the address a client should use.
+Promise: the ready line is printed once the gateway answers. SIGTERM drains: readiness goes off, new turns are refused,
+running ones finish within the limit and are then ended with an error; a second signal stops at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
+import signal
 import socket
 import sys
+from collections.abc import Generator
 
 import uvicorn
 
@@ -15,36 +20,82 @@ from .app import Gateway, create_app
 from .assembly import assemble
 from .settings import Settings
 
-__all__ = ["run"]
+__all__ = ["GatewayServer", "run"]
+
+log = logging.getLogger("turnwire.server")
 
 
 def run(settings: Settings, listener: socket.socket) -> None:
     """Serve until told to stop."""
-    if sys.platform != "win32":
-        import uvloop
+    with contextlib.suppress(KeyboardInterrupt):
+        if sys.platform != "win32":
+            import uvloop
 
-        uvloop.run(_main(settings, listener))
-    else:
-        asyncio.run(_main(settings, listener))
+            uvloop.run(_main(settings, listener))
+        else:
+            asyncio.run(_main(settings, listener))
 
 
 async def _main(settings: Settings, listener: socket.socket) -> None:
     runtime = await assemble(settings)
     gateway = Gateway(settings, [runtime])
     host, port = listener.getsockname()[:2]
-    server = uvicorn.Server(
-        uvicorn.Config(
-            create_app(gateway),
-            http="httptools",
-            ws="websockets-sansio",
-            access_log=False,
-            log_config=None,
-            lifespan="on",
-            server_header=False,
-            date_header=False,
-            h11_max_incomplete_event_size=64 * 1024,
-        )
-    )
+    server = GatewayServer(gateway)
     shown = f"[{host}]" if ":" in host else host
     print(f"turnwire: {runtime.id} on http://{shown}:{port} (dialect {runtime.dialect.name})", flush=True)
     await server.serve(sockets=[listener])
+
+
+class GatewayServer(uvicorn.Server):
+    """uvicorn with our own way of ending."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        super().__init__(
+            uvicorn.Config(
+                create_app(gateway),
+                http="httptools",
+                ws="websockets-sansio",
+                ws_max_size=gateway.settings.max_body,
+                access_log=False,
+                log_config=None,
+                lifespan="on",
+                server_header=False,
+                date_header=False,
+                timeout_graceful_shutdown=5,
+            )
+        )
+        self._gateway = gateway
+        self._drain: asyncio.Task[None] | None = None
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        loop = asyncio.get_running_loop()
+        signals = (signal.SIGTERM, signal.SIGINT)
+        with contextlib.ExitStack() as stack:
+            for number in signals:
+                try:
+                    loop.add_signal_handler(number, self._asked_to_stop)
+                except (NotImplementedError, RuntimeError, ValueError):
+                    # Windows, or not the main thread: the default handlers stay.
+                    continue
+                stack.callback(loop.remove_signal_handler, number)
+            yield
+
+    def _asked_to_stop(self) -> None:
+        if self._drain is not None:
+            self.force_exit = self.should_exit = True
+            return
+        self._drain = asyncio.ensure_future(self._drained())
+
+    async def _drained(self) -> None:
+        gateway = self._gateway
+        gateway.draining = True
+        live = len(gateway.heartbeat)
+        if live:
+            log.warning("draining: %d turns have %.0f s to finish", live, gateway.settings.drain_timeout)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(gateway.settings.drain_timeout):
+                await gateway.heartbeat.quiet.wait()
+        gateway.heartbeat.expire_all("shutdown")
+        await gateway.heartbeat.quiet.wait()
+        self.should_exit = True

@@ -39,6 +39,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     seal_key: str | None = None
     seal_key_file: str | None = None
     store: str | None = None
+    keys: str | None = None
+    allow_anonymous: bool = False
     record: str | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     enable_streaming_tool_dispatch: bool = False
@@ -46,6 +48,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     keepalive: float = 10.0
     idle_timeout: float = 300.0
     stall_timeout: float = 60.0
+    drain_timeout: float = 30.0
+    concurrency: int = 256
+    queue: int = 1024
+    queue_timeout: float = 120.0
     max_body: int = 32 * 1024 * 1024
 
 

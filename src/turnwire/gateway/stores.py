@@ -82,7 +82,7 @@ class MemoryStore:
 
 
 class SQLiteStore:
-    """One file, write-ahead logged. All access goes through one thread, so that the event loop never waits on a disk."""
+    """One file, write-ahead logged. All access goes through one thread: the event loop never waits on a disk."""
 
     _PRUNE_EVERY = 256
 

@@ -72,6 +72,7 @@ class Turn:
         self.opened = False
         self.silent = True
         self.writing = False
+        self.cut = False
         self._mint = mint
         self._call_ids: dict[int, str] = {}
         self._parser: Parser | None = None
@@ -124,9 +125,9 @@ class Turn:
         try:
             await self._drive(steps, sink)
         except EngineError as error:
-            await self._failed(failure_of(error), sink)
+            await self.fail(failure_of(error), sink)
         except TurnFailure as failure:
-            await self._failed(failure, sink)
+            await self.fail(failure, sink)
         finally:
             timer.cancel()
             await steps.aclose()
@@ -187,7 +188,8 @@ class Turn:
         if data:
             await sink.write(data)
 
-    async def _failed(self, failure: TurnFailure, sink: Sink) -> None:
+    async def fail(self, failure: TurnFailure, sink: Sink) -> None:
+        """End the turn with a failure: raised while it can still be a status, else written as the API wants it."""
         self.outcome.failure = failure
         if self._opening is not None:
             await self._opening
@@ -196,6 +198,8 @@ class Turn:
         data = self.encoder.fail(failure)
         if data:
             await sink.write(data)
+        else:
+            self.cut = True
 
     # ------------------------------------------------------------------------------------------------- opening
 

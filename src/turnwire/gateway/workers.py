@@ -136,16 +136,14 @@ class WorkerPool:
                         journey.structured = True
                         yield step
                 raise EngineError("disconnected", "The engine ended its stream without a completion.")
-            except GeneratorExit:
+            except (GeneratorExit, asyncio.CancelledError):
                 self.statistics.aborts += 1
                 raise
             except EngineError as error:
                 if error.kind in ("unreachable", "disconnected"):
                     self._mark_down(worker)
                 if journey.fresh:
-                    if error.kind not in ("unreachable", "disconnected", "overloaded") or refused >= self.limits.retries:
-                        raise
-                    if error.kind == "overloaded" and len(self.workers) == 1:
+                    if refused >= self.limits.retries or not self._worth_retrying(error):
                         raise
                     refused += 1
                     self.statistics.retries += 1
@@ -165,6 +163,10 @@ class WorkerPool:
             finally:
                 await steps.aclose()
                 self._release(worker)
+
+    def _worth_retrying(self, error: EngineError) -> bool:
+        """Another try helps when the worker is gone, or when it is busy and there are others."""
+        return error.kind in ("unreachable", "disconnected") or (error.kind == "overloaded" and len(self.workers) > 1)
 
     # --------------------------------------------------------------------------------------------------- admission
 
