@@ -29,6 +29,7 @@ from turnwire.turns import (
 
 from .pipeline import MODEL, request
 
+END = TextBlock(text="\n\n")
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 
 
@@ -61,7 +62,7 @@ def refusal(body: bytes, limits: Limits | None = None) -> TurnFailure:
             [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}],
             (ImageBlock(media_type="image/png", data="aGk="),),
         ),
-        ([{"type": "document", "source": {"type": "text", "data": "doc"}}], (TextBlock(text="doc"),)),
+        ([{"type": "document", "source": {"type": "text", "data": "doc"}}], (TextBlock(text="doc"), END)),
     ],
 )
 def test_tool_result_in_every_shape(content: Any, expected: tuple[Block, ...]) -> None:
@@ -126,14 +127,15 @@ def test_images() -> None:
 def test_documents_become_text_where_they_hold_text() -> None:
     encoded = base64.b64encode("päge".encode()).decode()
     source = {"type": "base64", "media_type": "text/plain", "data": encoded}
-    assert blocks({"type": "document", "source": source}) == (TextBlock(text="päge"),)
+    assert blocks({"type": "document", "source": source}) == (TextBlock(text="päge"), END)
     inner = {"type": "content", "content": [{"type": "text", "text": "part"}]}
     assert blocks({"type": "document", "source": inner, "title": "T", "context": "C"}) == (
         TextBlock(text="T\nC\n\n"),
         TextBlock(text="part"),
+        END,
     )
     found = {"type": "search_result", "source": "s", "title": "T", "content": [{"type": "text", "text": "hit"}]}
-    assert blocks(found) == (TextBlock(text="T\n\n"), TextBlock(text="hit"))
+    assert blocks(found) == (TextBlock(text="T\n\n"), TextBlock(text="hit"), END)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +248,7 @@ def test_tools_that_come_and_go_are_said_in_place() -> None:
     assert '"name":"old"' in added.text
     assert isinstance(defined, TextBlock)
     assert '"name":"new"' in defined.text
-    assert removed == TextBlock(text="The tool old is no longer available.")
+    assert removed == TextBlock(text="The tool old is no longer available.\n")
     assert isinstance(unknown, OpaqueBlock)
     assert [(tool.name, tool.deferred) for tool in inbound.conversation.tools] == [("old", True), ("new", True)]
 

@@ -224,6 +224,8 @@ class BlockReader:
         if heading:
             yield TextBlock(text=heading + "\n\n")
         yield from inner
+        # Blocks are joined as they stand, so a document must not run into what follows it.
+        yield TextBlock(text="\n\n")
 
     def _inner(self, raw: msgspec.Raw, path: str) -> Iterator[Block]:
         for each, place in self._parts(raw, path):

@@ -42,7 +42,7 @@ def read_tool_change(raw: msgspec.Raw, path: str, tools: dict[str, Tool], limits
     if wire.type == "tool_removal":
         if changed.name not in tools:
             return None
-        return TextBlock(text=f"The tool {changed.name} is no longer available.")
+        return TextBlock(text=f"The tool {changed.name} is no longer available.\n")
     if changed.type == "tool_definition" and changed.definition is not None:
         tool = tool_from(changed.definition, f"{path}.tool.definition", limits)
         if tool is None:
@@ -55,4 +55,4 @@ def read_tool_change(raw: msgspec.Raw, path: str, tools: dict[str, Tool], limits
 
 def _announcement(tool: Tool) -> TextBlock:
     signature: dict[str, Any] = {"name": tool.name, "description": tool.description, "parameters": tool.schema}
-    return TextBlock(text=f"From here on this tool is available:\n{_encode(signature).decode()}")
+    return TextBlock(text=f"From here on this tool is available:\n{_encode(signature).decode()}\n")
