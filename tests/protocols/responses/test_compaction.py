@@ -10,7 +10,7 @@ import pytest
 
 from turnwire.protocols import responses
 from turnwire.protocols.responses.compaction import kept_messages
-from turnwire.protocols.wire import Inbound, TurnFacts
+from turnwire.protocols.wire import Inbound, TurnFacts, TurnFailure
 from turnwire.turns import BlockClosed, BlockDelta, BlockOpened, Event, Finished, ToolCallClosed, Usage
 
 Decode = Callable[..., Inbound]
@@ -78,6 +78,13 @@ def test_the_compact_route_gives_user_messages_and_the_item(decode: Decode, fact
     assert [item["type"] for item in body["output"]] == ["message", "compaction"]
     assert body["output"][0]["content"] == [{"type": "input_text", "text": "fix it"}]
     assert body["usage"]["input_tokens"] == 50
+
+
+def test_the_compact_route_fails_as_a_status(decode: Decode, facts: TurnFacts) -> None:
+    encoder = responses.CompactedEncoder(facts, decode(input=HISTORY).echo)
+    with pytest.raises(TurnFailure) as caught:
+        encoder.feed([*TURN[:3], Usage(1), Finished("stop")])
+    assert caught.value.kind == "engine_failed"
 
 
 def test_kept_messages_are_the_latest_within_bounds() -> None:

@@ -93,3 +93,13 @@ def test_a_rate_limit_waits_in_codex_and_is_a_429_elsewhere(
     if status == 200:
         error = responses.parse_stream(reply.body)[0][-1]["response"]["error"]
         assert error == {"code": "rate_limit_exceeded", "message": "Too many requests. Please try again in 1.5s."}
+
+
+def test_a_refusal_at_the_door(facts: TurnFacts) -> None:
+    failure = TurnFailure("rate_limited", "This key may ask once; try again in 0.5s.", retry_after=0.5)
+    reply = responses.early_refusal(failure, {"originator": "codex_cli_rs"})
+    events, problems = responses.parse_stream(reply.body)
+    assert (reply.status, problems, responses.check_events(events)) == (200, [], [])
+    assert events[-1]["response"]["error"]["message"] == failure.message
+    assert responses.early_refusal(failure, {}).status == 429
+    assert responses.early_refusal(TurnFailure("authentication", "m"), {"originator": "codex_exec"}).status == 401

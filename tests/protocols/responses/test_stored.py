@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from turnwire.protocols.responses import (
     Stored,
     StoredResponse,
@@ -22,11 +24,9 @@ ANSWER = {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"t
 def stored(name: str, inputs: list[Any], outputs: list[Any], previous: str | None = None) -> StoredResponse:
     return StoredResponse(
         id=name,
-        tenant="t",
         created=1,
-        document=b"{}",
+        document=msgspec.json.encode({"id": name, "output": outputs}),
         input_items=with_ids(inputs, name),
-        output_items=tuple(outputs),
         previous_response_id=previous,
     )
 

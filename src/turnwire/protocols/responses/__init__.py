@@ -6,17 +6,17 @@ kinds, and every reasoning item carries what the next turn needs to be replayed 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from turnwire.protocols.wire import Encoder, ErrorReply, Inbound, TurnFacts, TurnFailure
-from turnwire.turns import Usage
+from turnwire.turns import Conversation, Usage
 
 from .compacting import CompactedEncoder, CompactionStreamEncoder
 from .compaction import SUMMARY_PROMPT, compaction_item, read_summary, summary_request
 from .conformance import check_document, check_events, parse_stream
-from .echo import Echo
+from .echo import Echo, echoed_fields
 from .failures import error_reply
-from .request import RequestBody, decode, decode_request, read_fields, read_request
+from .request import RequestBody, decode, decode_request, is_codex, read_fields, read_request
 from .stored import ResponseStore, Stored, StoredResponse, history, item_page, with_ids
 from .stream import DocumentEncoder, StreamEncoder, response_id
 from .tools import Origin, Toolbox
@@ -40,6 +40,7 @@ __all__ = [
     "decode",
     "decode_request",
     "document_encoder",
+    "early_refusal",
     "error_reply",
     "history",
     "item_page",
@@ -64,6 +65,19 @@ def stream_encoder(facts: TurnFacts, echo: object, *, now: Callable[[], float] |
 def document_encoder(facts: TurnFacts, echo: object, *, now: Callable[[], float] | None = None) -> Encoder:
     """The encoder of an answer in one piece."""
     return DocumentEncoder(facts, echo, now=now)
+
+
+def early_refusal(failure: TurnFailure, headers: Mapping[str, str]) -> ErrorReply:
+    """A failure before the body was read. Codex always streams, and waits only when a stream tells it to."""
+    if failure.kind == "rate_limited" and is_codex(headers, {}):
+        facts = TurnFacts(turn_id="refused", model="", created=0)
+        inbound = Inbound(
+            conversation=Conversation(model="", messages=()),
+            stream=True,
+            echo=Echo(fields=echoed_fields({}, ""), codex=True),
+        )
+        return refusal(failure, inbound, facts)
+    return error_reply(failure)
 
 
 def refusal(failure: TurnFailure, inbound: Inbound, facts: TurnFacts) -> ErrorReply:

@@ -16,7 +16,7 @@ from turnwire.turns import BlockDelta, BlockOpened, Event, Finished, Usage
 
 from .compaction import compaction_item, kept_messages
 from .echo import Echo
-from .failures import failed_error
+from .failures import error_reply
 from .output import whole_item
 from .stored import with_ids
 from .stream import StreamEncoder, response_id, usage_object
@@ -42,7 +42,8 @@ class _Summary:
         return "".join(self._parts).strip()
 
 
-_EMPTY = TurnFailure("engine_failed", "The model wrote no summary; try again.")
+def _no_summary() -> TurnFailure:
+    return TurnFailure("engine_failed", "The model wrote no summary; try again.")
 
 
 class CompactionStreamEncoder(StreamEncoder):
@@ -68,7 +69,7 @@ class CompactionStreamEncoder(StreamEncoder):
         if finished.reason in ("abort", "error"):
             return super().feed((finished,))
         if not text:
-            return self.fail(_EMPTY)
+            return self.fail(_no_summary())
         item = compaction_item(f"cmp_{self._turn_id}_0", text)
         events, encoded = whole_item(0, item)
         self._items.append(encoded)
@@ -86,7 +87,6 @@ class CompactedEncoder:
         self._echo = echo
         self._summary = _Summary()
         self._usage = Usage(0)
-        self.failure: TurnFailure | None = None
 
     def start(self, usage: Usage) -> bytes:
         return b""
@@ -105,13 +105,13 @@ class CompactedEncoder:
         return b""
 
     def fail(self, failure: TurnFailure) -> bytes:
-        self.failure = failure
-        return msgspec.json.encode({"error": {**failed_error(failure), "type": "server_error", "param": None}})
+        return error_reply(failure).body
 
     def _end(self, finished: Finished) -> bytes:
         text = self._summary.text
         if not text or finished.reason in ("abort", "error"):
-            return self.fail(_EMPTY)
+            # Nothing was sent yet, so the caller can still answer with a status.
+            raise _no_summary()
         turn = self._facts.turn_id
         output: list[dict[str, Any]] = [*with_ids(kept_messages(self._echo.input_items), turn)]
         output.append(compaction_item(f"cmp_{turn}_0", text))

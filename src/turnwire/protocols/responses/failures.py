@@ -65,7 +65,7 @@ def failed_error(failure: TurnFailure) -> dict[str, str]:
 
 def message_of(failure: TurnFailure) -> str:
     """The message, with the phrases that clients look for: how long to wait, how large the window is."""
-    if failure.kind in WAITING:
+    if failure.kind in WAITING and "try again in" not in failure.message:
         wait = failure.retry_after or DEFAULT_WAIT
         return f"{failure.message.rstrip('. ')}. Please try again in {wait:.3g}s."
     if failure.kind == "context_overflow" and failure.window is not None:

@@ -30,15 +30,25 @@ _ID_PREFIX: Mapping[str, str] = {
 
 
 class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """One response as it is kept: the response object as JSON, its input items and its output items."""
+    """One response as it is kept: the response object as JSON, and the items that it was asked with."""
 
     id: str
-    tenant: str
     created: int
     document: bytes
     input_items: tuple[dict[str, Any], ...] = ()
-    output_items: tuple[dict[str, Any], ...] = ()
     previous_response_id: str | None = None
+
+    @property
+    def output_items(self) -> tuple[dict[str, Any], ...]:
+        """What the model answered."""
+        return tuple(_OUTPUT.decode(self.document).output)
+
+
+class _Output(msgspec.Struct):
+    output: list[dict[str, Any]] = []
+
+
+_OUTPUT = msgspec.json.Decoder(_Output)
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +61,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 class ResponseStore(Protocol):
     """Where responses are kept. Every call is bound to one tenant; nobody sees another's."""
 
-    async def put(self, response: StoredResponse) -> None: ...
+    async def put(self, tenant: str, response: StoredResponse) -> None: ...
 
     async def get(self, tenant: str, response_id: str) -> StoredResponse | None: ...
 
@@ -90,9 +100,10 @@ def history(chain: Sequence[StoredResponse]) -> tuple[dict[str, Any], ...]:
     items: list[dict[str, Any]] = []
     for response in chain:
         items += [item for item in response.input_items if item.get("type") != "compaction_trigger"]
-        if any(item.get("type") == "compaction" for item in response.output_items):
+        output = response.output_items
+        if any(item.get("type") == "compaction" for item in output):
             items = kept_messages(items)
-        items += response.output_items
+        items += output
     return tuple(items)
 
 

@@ -138,6 +138,11 @@ class StreamEncoder:
         self.document = self._response(b"failed", error=encode(failed_error(failure)))
         return self._frames([event(b"response.failed", b'"response":' + self.document)])
 
+    def cancel(self) -> None:
+        """The turn was called off: what is finished stays, nothing more is said."""
+        self.finished = True
+        self.document = self._response(b"cancelled")
+
     # ------------------------------------------------------------------------------------------------ all but deltas
 
     def _other(self, one: Event, status: bytes) -> bytes:
