@@ -100,7 +100,7 @@ class Sealer:
         )
         bound = _bound(head, model, tenant)
         closed: bytes = key.of_turn(salt).encrypt(_nonce(segment.number), payload, bound)
-        return _PREFIX + base64.urlsafe_b64encode(head + closed).rstrip(b"=").decode()
+        return _PREFIX + _spelled(head + closed)
 
     def open(self, seal: str, *, model: str, tenant: str) -> Segment | Unopened:
         """The segment inside, or the reason why not."""
@@ -122,6 +122,8 @@ class Sealer:
             return Unopened("foreign")
         if len(closed) < size:
             return Unopened("truncated")
+        if _spelled(raw) != text:  # the decoder takes several spellings; one was made
+            return Unopened("tampered")
         if key.tag(b"model", model) != model_tag:
             return Unopened("other_model")
         if key.tag(b"tenant", tenant) != tenant_tag:
@@ -188,6 +190,10 @@ class TurnSealer:
         self._number += 1
         self._ids = array("I")
         return made
+
+
+def _spelled(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def _nonce(number: int) -> bytes:

@@ -1,0 +1,406 @@
+"""Recall: the exact turn behind a message, whatever the client did to the writing, and nothing where it was changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnwire.prompts.prompt import RecalledTurn
+from turnwire.prompts.recall import NOTES, RecallCache, TurnRecall, stored_turn, turn_keys, turn_space
+from turnwire.prompts.recall_arguments import argument_marks, same_arguments
+from turnwire.prompts.recall_shape import Witness, content_mark, edits
+from turnwire.prompts.seals import Sealer
+from turnwire.prompts.store import MemoryTurnStore
+from turnwire.prompts.tokenizers import load_tokenizer
+from turnwire.turns import (
+    Block,
+    BlockClosed,
+    BlockDelta,
+    BlockOpened,
+    Event,
+    Message,
+    Note,
+    ReasoningBlock,
+    TextBlock,
+    ToolCallBlock,
+    ToolCallClosed,
+)
+
+TOKENIZER = load_tokenizer()
+SEALER = Sealer([bytes(32)])
+ARGUMENTS = '{"path": "/a.py", "content": "x = 1  \\n\\ty\\n", "limit": "5000", "deep": {"b": false, "a": 1.0}}'
+RAW = [
+    (("reasoning", "I should write the file.\n"), "I should write the file.\n</think>"),
+    (("text", "Writing it."), "\n\nWriting it."),
+    (
+        ("tool_call", "Write", ARGUMENTS, "call_1-a"),
+        f'<tool_call>\n{{"name": "Write", "arguments": {ARGUMENTS}}}\n</tool_call>',
+    ),
+    (("reasoning", "Then read it."), "<think>Then read it.</think>"),
+    (
+        ("tool_call", "Read", '{"path":"/a.py"}', "call_2-b"),
+        '<tool_call>{"name":"Read","arguments":{"path":"/a.py"}}</tool_call>',
+    ),
+    ((), "<|im_end|>"),
+]
+
+
+class Served:
+    """A turn as the gateway would serve it: the events seen by the client, the seals, the stored record."""
+
+    def __init__(self, raw: Sequence[tuple[tuple[str, ...], str]], turn_id: str = "turn1", tenant: str = "t") -> None:
+        self.witness = Witness()
+        sealing = SEALER.turn(turn_id, model="m", tenant=tenant, shape=self.witness)
+        self.blocks: list[Block] = []
+        self.ids: list[int] = []
+        self.calls: list[str] = []
+        for index, (block, text) in enumerate(raw):
+            ids = TOKENIZER.encode(text)
+            self.ids += ids
+            sealing.add(ids)
+            self.witness.feed(_events(index, block))
+            if block and block[0] == "reasoning":
+                self.blocks.append(ReasoningBlock(text=block[1], seal=sealing.seal()))
+            elif block and block[0] == "text":
+                self.blocks.append(TextBlock(text=block[1]))
+            elif block:
+                self.blocks.append(ToolCallBlock(id=block[3], name=block[1], arguments=block[2]))
+                self.calls.append(block[3])
+        self.text = "".join(text for _, text in raw)
+        trailing = sealing.finish()
+        assert trailing is not None
+        self.carrier = ReasoningBlock(text="", seal=trailing, redacted=True)
+
+    @property
+    def message(self) -> Message:
+        return Message(role="assistant", blocks=(*self.blocks, self.carrier))
+
+    def without_seals(self, *, thoughts: bool = False) -> Message:
+        kept = [
+            msgspec.structs.replace(block, seal=None) if isinstance(block, ReasoningBlock) else block
+            for block in self.blocks
+            if thoughts or not isinstance(block, ReasoningBlock)
+        ]
+        return Message(role="assistant", blocks=tuple(kept))
+
+    def store_in(self, store: MemoryTurnStore, session: str = "s") -> None:
+        keys = turn_keys(session=session, call_ids=self.calls, said=self.witness.said)
+        turn = stored_turn(self.ids, self.text, self.witness.shape(last=True))
+        store.put(turn_space("t", "m"), keys, turn)
+
+
+def _events(index: int, block: tuple[str, ...]) -> list[Event]:
+    if not block:
+        return []
+    if block[0] == "tool_call":
+        opened = BlockOpened(index, "tool_call", block[1], block[3])
+        return [opened, BlockDelta(index, block[2]), ToolCallClosed(index, block[1], block[2], block[3])]
+    kind = "text" if block[0] == "text" else "reasoning"
+    half = len(block[1]) // 2
+    return [
+        BlockOpened(index, kind),
+        BlockDelta(index, block[1][:half]),
+        BlockDelta(index, block[1][half:]),
+        BlockClosed(index, kind),
+    ]
+
+
+def recalled(
+    message: Message, store: MemoryTurnStore | None = None, *, sealer: Sealer | None = SEALER, **bound: str
+) -> tuple[RecalledTurn | None, list[str]]:
+    names = {"tenant": "t", "model": "m", "session": "s"} | bound
+    recall = TurnRecall(tokenizer=TOKENIZER, sealer=sealer, store=store, **names)  # type: ignore[arg-type]
+    turn, notes = recall.recall(message)
+    assert all(note.code in NOTES and note.message for note in notes)
+    return turn, [note.code for note in notes]
+
+
+def test_seals_alone_restore_the_turn() -> None:
+    served = Served(RAW)
+    turn, notes = recalled(served.message)
+    assert turn is not None
+    assert list(turn.ids) == served.ids
+    assert turn.text == served.text
+    assert turn.complete
+    assert notes == []
+
+
+def rewritten(message: Message, change: str) -> Message:
+    blocks = list(message.blocks)
+    for place, block in enumerate(blocks):
+        if isinstance(block, ToolCallBlock) and block.name == "Write":
+            value = json.loads(block.arguments)
+            if change == "compact":
+                text = json.dumps(value, separators=(",", ":"))
+            elif change == "ordered":
+                text = json.dumps(dict(sorted(value.items())), indent=1)
+            elif change == "defaults":
+                text = json.dumps(
+                    value | {"replace_all": False, "timeout": 120000, "note": None, "deep": value["deep"]}
+                )
+            elif change == "coerced":
+                deep = {"b": "false", "a": 1}
+                text = json.dumps(value | {"limit": 5000, "deep": deep, "content": "x = 1\n\ty\n"})
+            else:
+                text = json.dumps(block.arguments)
+            blocks[place] = msgspec.structs.replace(block, arguments=text)
+    return Message(role=message.role, blocks=tuple(blocks))
+
+
+@pytest.mark.parametrize("change", ["compact", "ordered", "defaults", "coerced", "encoded twice"])
+@pytest.mark.parametrize("way", ["seals", "store"])
+def test_rewritten_arguments_still_recall(change: str, way: str) -> None:
+    served = Served(RAW)
+    store = MemoryTurnStore()
+    served.store_in(store)
+    message = served.message if way == "seals" else served.without_seals()
+    turn, notes = recalled(rewritten(message, change), store if way == "store" else None)
+    assert turn is not None
+    assert list(turn.ids) == served.ids
+    assert turn.text == served.text
+    assert notes == []
+
+
+def test_blanks_dropped_thoughts_and_merged_text_still_recall() -> None:
+    served = Served(
+        [(("reasoning", "Hm."), "Hm.</think>"), (("text", "One. "), "One. "), (("text", "\n\nTwo."), "\n\nTwo.")]
+    )
+    merged = Message(
+        role="assistant",
+        blocks=(
+            ReasoningBlock(text="", seal=served.blocks[0].seal, redacted=True),
+            TextBlock(text="One.\nTwo."),
+            served.carrier,
+        ),  # type: ignore[union-attr]
+    )
+    turn, notes = recalled(merged)
+    assert turn is not None
+    assert list(turn.ids) == served.ids
+    assert notes == []
+
+
+CHANGES = {
+    "text": lambda blocks: [TextBlock(text="Not writing it.") if isinstance(b, TextBlock) else b for b in blocks],
+    "text cut": lambda blocks: [b for b in blocks if not isinstance(b, TextBlock)],
+    "thought": lambda blocks: [
+        msgspec.structs.replace(b, text="I should not.") if isinstance(b, ReasoningBlock) and b.text else b
+        for b in blocks
+    ],
+    "call dropped": lambda blocks: [b for b in blocks if not (isinstance(b, ToolCallBlock) and b.name == "Read")],
+    "call renamed": lambda blocks: [
+        msgspec.structs.replace(b, name="Edit") if isinstance(b, ToolCallBlock) and b.name == "Read" else b
+        for b in blocks
+    ],
+    "argument": lambda blocks: [
+        msgspec.structs.replace(b, arguments='{"path":"/b.py"}')
+        if isinstance(b, ToolCallBlock) and b.name == "Read"
+        else b
+        for b in blocks
+    ],
+    "argument dropped": lambda blocks: [
+        msgspec.structs.replace(b, arguments="{}") if isinstance(b, ToolCallBlock) and b.name == "Read" else b
+        for b in blocks
+    ],
+    "argument added": lambda blocks: [
+        msgspec.structs.replace(b, arguments='{"path":"/a.py","why":"because"}')
+        if isinstance(b, ToolCallBlock) and b.name == "Read"
+        else b
+        for b in blocks
+    ],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("way", ["seals", "store"])
+def test_edited_turns_are_refused(change: str, way: str) -> None:
+    served = Served(RAW)
+    store = MemoryTurnStore()
+    served.store_in(store)
+    message = served.message if way == "seals" else served.without_seals(thoughts=True)
+    edited = Message(role="assistant", blocks=tuple(CHANGES[change](list(message.blocks))))
+    assert recalled(edited, store) == (None, ["replay.edited"])
+
+
+def test_a_lost_last_seal_leaves_the_leading_part() -> None:
+    served = Served(RAW)
+    turn, notes = recalled(Message(role="assistant", blocks=tuple(served.blocks)))
+    assert turn is not None
+    assert not turn.complete
+    assert list(turn.ids) == served.ids[: len(turn.ids)]
+    assert turn.text.endswith("<think>Then read it.</think>")
+    assert notes == ["replay.partial"]
+
+
+def test_a_lost_last_seal_is_made_up_for_by_the_store() -> None:
+    served = Served(RAW)
+    store = MemoryTurnStore()
+    served.store_in(store)
+    turn, notes = recalled(Message(role="assistant", blocks=tuple(served.blocks)), store)
+    assert turn is not None
+    assert turn.complete
+    assert list(turn.ids) == served.ids
+    assert notes == []
+
+
+def test_a_lost_first_seal_is_a_gap() -> None:
+    served = Served(RAW)
+    first, *rest = served.message.blocks
+    assert isinstance(first, ReasoningBlock)
+    blocks = (msgspec.structs.replace(first, seal=None), *rest)
+    assert recalled(Message(role="assistant", blocks=blocks)) == (None, ["replay.gap"])
+
+
+def test_seals_from_elsewhere_are_named() -> None:
+    served = Served(RAW)
+    assert recalled(served.message, model="other") == (None, ["replay.seal_other_model"] * 3)
+    assert recalled(served.message, tenant="other") == (None, ["replay.seal_other_tenant"] * 3)
+    assert recalled(served.message, sealer=Sealer([b"k" * 32])) == (None, ["replay.seal_foreign"] * 3)
+    assert recalled(served.message, sealer=None) == (None, ["replay.missing"])
+
+
+def test_two_turns_in_one_message_are_refused() -> None:
+    one, two = Served(RAW, "turn1"), Served(RAW, "turn2")
+    blocks = (*one.message.blocks, *two.message.blocks)
+    assert recalled(Message(role="assistant", blocks=blocks)) == (None, ["replay.several_turns"])
+
+
+def test_the_store_finds_a_turn_by_stripped_ids() -> None:
+    served = Served(RAW)
+    store = MemoryTurnStore()
+    served.store_in(store)
+    stripped = [
+        msgspec.structs.replace(block, id=block.id.replace("_", "").replace("-", ""))
+        if isinstance(block, ToolCallBlock)
+        else block
+        for block in served.without_seals().blocks
+    ]
+    turn, notes = recalled(Message(role="assistant", blocks=tuple(stripped)), store)
+    assert turn is not None
+    assert list(turn.ids) == served.ids
+    assert notes == []
+
+
+SAID = [(("reasoning", "A thought."), "A thought.</think>"), (("text", "Done."), "\n\nDone.<|im_end|>")]
+SAID_AGAIN = [(("reasoning", "Another."), "Another.</think>"), (("text", "Done."), "\n\nDone.<|im_end|>")]
+
+
+def test_the_store_finds_a_turn_by_what_was_said() -> None:
+    served = Served(SAID)
+    store = MemoryTurnStore()
+    served.store_in(store)
+    turn, notes = recalled(Message(role="assistant", blocks=(TextBlock(text=" Done.\n"),)), store)
+    assert turn is not None
+    assert list(turn.ids) == served.ids
+    assert notes == []
+    assert recalled(Message(role="assistant", blocks=(TextBlock(text="Undone."),)), store) == (None, ["replay.missing"])
+    elsewhere = recalled(Message(role="assistant", blocks=(TextBlock(text="Done."),)), store, session="other")
+    assert elsewhere == (None, ["replay.missing"])
+
+
+def test_the_same_words_twice_need_a_thought_to_tell() -> None:
+    one, two = Served(SAID), Served(SAID_AGAIN)
+    store = MemoryTurnStore()
+    one.store_in(store)
+    two.store_in(store)
+    assert recalled(one.without_seals(), store) == (None, ["replay.ambiguous"])
+    turn, notes = recalled(one.without_seals(thoughts=True), store)
+    assert turn is not None
+    assert list(turn.ids) == one.ids
+    assert notes == []
+
+
+def test_malformed_calls_are_not_compared() -> None:
+    witness = Witness()
+    witness.feed([BlockOpened(0, "tool_call", "f"), ToolCallClosed(0, "f", '{"a": ', "c", malformed=True)])
+    sent = '{"__unparsedToolInput":{"raw":"{\\"a\\": ","len":6}}'
+    message = Message(role="assistant", blocks=(ToolCallBlock(id="c", name="f", arguments=sent),))
+    assert edits(witness.shape(last=True), message) is None
+
+
+def test_custom_calls_compare_their_raw_text() -> None:
+    witness = Witness()
+    witness.feed([ToolCallClosed(0, "apply_patch", '{"input": "*** Begin\\n+x \\n"}', "c")])
+    shape = witness.shape(last=True)
+    block = ToolCallBlock(id="c", name="apply_patch", arguments="*** Begin\n+x \n", kind="custom")
+    assert edits(shape, Message(role="assistant", blocks=(block,))) is None
+    other = msgspec.structs.replace(block, arguments="*** Begin\n-x\n")
+    assert edits(shape, Message(role="assistant", blocks=(other,))) == "arguments"
+
+
+def test_a_known_message_is_not_opened_again() -> None:
+    served = Served(RAW)
+    cache = RecallCache()
+    bound = {"tokenizer": TOKENIZER, "tenant": "t", "model": "m", "session": "s", "cache": cache}
+    first, _ = TurnRecall(sealer=SEALER, **bound).recall(served.message)  # type: ignore[arg-type]
+    again, _ = TurnRecall(sealer=None, **bound).recall(served.message)  # type: ignore[arg-type]
+    assert first is again
+    stranger, notes = TurnRecall(sealer=None, **bound | {"tenant": "x"}).recall(served.message)  # type: ignore[arg-type]
+    assert stranger is None
+    assert [note.code for note in notes] == ["replay.missing"]
+
+
+def test_the_cache_is_bounded() -> None:
+    cache = RecallCache(max_tokens=1000)
+    turn = RecalledTurn(ids=(1,) * 100, text="")
+    messages = [Message(role="assistant", blocks=(TextBlock(text=str(number)),)) for number in range(50)]
+    for message in messages:
+        cache.put(("space", "s", message), turn)
+    held = [message for message in messages if cache.get(("space", "s", message)) is not None]
+    assert held == messages[-6:]
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.text(max_size=8), JSON, max_size=5), st.randoms(use_true_random=False))
+def test_rewriting_json_changes_nothing(value: dict[str, object], chance: object) -> None:
+    written = argument_marks(json.dumps(value, indent=2, ensure_ascii=False))
+    assert written is not None
+    keys = list(value)
+    chance.shuffle(keys)  # type: ignore[attr-defined]
+    shuffled = {key: value[key] for key in keys}
+    assert same_arguments(written[0], json.dumps(shuffled, separators=(",", ":")))
+
+
+@given(st.dictionaries(st.text(max_size=8), JSON, min_size=1, max_size=5), st.text("abc", min_size=1, max_size=5))
+def test_a_changed_word_shows(value: dict[str, object], word: str) -> None:
+    written = argument_marks(json.dumps(value | {"key": word}))
+    assert written is not None
+    assert not same_arguments(written[0], json.dumps(value | {"key": word + "d"}))
+
+
+@given(st.text(max_size=100))
+def test_any_argument_text_can_be_compared(text: str) -> None:
+    found = argument_marks(text)
+    assert found is None or same_arguments(found[0], text)
+
+
+def test_deep_or_wide_arguments_are_not_compared() -> None:
+    assert argument_marks("[" * 200 + "]" * 200) is None
+    assert argument_marks(json.dumps({str(n): n for n in range(2000)})) is None
+
+
+def test_content_mark_ignores_blanks_only() -> None:
+    def said(text: str) -> bytes:
+        return content_mark(Message(role="assistant", blocks=(TextBlock(text=text),)))
+
+    assert said("a b\n c") == said("abc\n")
+    assert said("abc") != said("abd")
+
+
+def test_notes_are_notes() -> None:
+    _, notes = TurnRecall(tokenizer=TOKENIZER, tenant="t", model="m").recall(Message(role="assistant", blocks=()))
+    assert notes == (Note("replay.missing", NOTES["replay.missing"]),)
