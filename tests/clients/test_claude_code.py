@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from typing import Any
 
@@ -31,10 +32,11 @@ class ClaudeCode:
             "CLAUDE_CODE_MAX_CONTEXT_TOKENS": "131072",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "IS_SANDBOX": "1",
+            **env,
         }
         command = ["claude", "-p", prompt, "--output-format", "stream-json", "--verbose"]
         command += ["--dangerously-skip-permissions", *arguments]
-        return self.sandbox.run(command, env=self.sandbox.environment(**variables, **env), timeout=timeout)
+        return self.sandbox.run(command, env=self.sandbox.environment(**variables), timeout=timeout)
 
 
 @pytest.fixture
@@ -167,7 +169,8 @@ def test_a_large_file_is_streamed_and_written_exactly(serve: Serve, claude: Any,
         line(thought("A big file."), call("Write", content=content, file_path=path)),
         line(thought("Written."), "The file is written."),
     )
-    succeeded(claude(gateway)("Write the file"), "The file is written.")
+    done = claude(gateway)("Write the file", CLAUDE_CODE_MAX_OUTPUT_TOKENS="60000")
+    succeeded(done, "The file is written.")
     # One newline before the closing tag belongs to the format.
     assert (sandbox.workspace / "large.txt").read_text().rstrip("\n") == content.rstrip("\n")
     first = gateway.turns()[0]
@@ -238,8 +241,10 @@ def test_an_engine_that_dies_in_mid_stream(serve: Serve, claude: Any) -> None:
     broken = asked[1]
     assert broken.status == 200
     assert not any(sent.event == "message_stop" for sent in broken.events), "a cut turn was shown as a whole one"
-    # The other gateway had never seen the first turn, and read it exactly.
-    assert healthy.records(1)[0].prompt_text == dying.records(2)[1].prompt_text
+    # The other gateway had never seen the first turn, and read it exactly; the client asks it to go on.
+    history = dying.records(2)[1].prompt_text.removesuffix("<|im_start|>assistant\n<think>\n")
+    assert dying.records(2)[1].failure
+    assert healthy.records(1)[0].prompt_text.startswith(history)
 
 
 def test_overloaded_then_well(serve: Serve, claude: Any) -> None:
@@ -255,17 +260,26 @@ def test_overloaded_then_well(serve: Serve, claude: Any) -> None:
 
 
 def test_the_windows_end_leads_to_compaction_and_on(serve: Serve, claude: Any) -> None:
-    long_output = "for i in $(seq 1 4000); do echo line $i of a long listing; done"
+    long_output = "for i in $(seq 1 600); do echo another line of this long listing; done"
+    summary = "<summary>Asked for a listing twice; it was shown twice: MARK-7.</summary>"
     gateway = serve(
-        line(thought("A long listing."), call("Bash", command=long_output)),
-        line(thought("Again."), call("Bash", command=long_output)),
-        line(thought("Enough."), "The listing is long."),
-        flags=("--window", "40000"),
+        line(thought("A long listing."), call("Bash", command=long_output), match="then again"),
+        line(thought("Again."), call("Bash", command=long_output), match="then again"),
+        line(thought("To sum up."), summary, match="summary"),
+        line(thought("I go on from the summary."), "The listing is long."),
+        flags=("--window", "22000"),
     )
+    # The client is told of a larger window than there is, so that our refusal is what makes it compact.
     done = claude(gateway)("Show the listing, then again", CLAUDE_CODE_MAX_CONTEXT_TOKENS="200000")
-    succeeded(done, "")
-    statuses = [exchange.status for exchange in gateway.turns()]
-    assert 400 in statuses
-    assert statuses[-1] == 200
-    refusal = next(exchange for exchange in gateway.turns() if exchange.status == 400)
-    assert "prompt is too long" in json.loads(refusal.answer)["error"]["message"]
+    succeeded(done, "The listing is long.")
+    assert [exchange.status for exchange in gateway.turns()] == [200, 200, 400, 200, 200]
+    refusal = json.loads(gateway.turns()[2].answer)["error"]
+    assert refusal["type"] == "invalid_request_error"
+    assert re.fullmatch(r"prompt is too long: \d+ tokens > 22000 maximum", refusal["message"])
+    records = gateway.records(5)
+    # The compaction request (all but the newest turn, which is kept) continues the old prefix; what follows it is a
+    # new, shorter conversation.
+    prefix_held([records[0], records[1]])
+    prefix_held([records[0], records[3]])
+    assert records[4].prompt_tokens < records[3].prompt_tokens
+    assert "MARK-7" in records[4].prompt_text

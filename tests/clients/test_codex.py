@@ -1,0 +1,380 @@
+"""Codex, headless: items, patches, namespaces, the catalog, and what it does when things go wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Serve
+from .outputs import call, line, thought
+from .sandbox import DRIVERS, Finished, Sandbox
+from .serving import ServedGateway, count_tokens, prefix_held
+from .wiretap import Exchange
+
+CONFIG = """\
+model = "{model}"
+model_provider = "gw"
+approval_policy = "never"
+sandbox_mode = "danger-full-access"
+web_search = "disabled"
+check_for_update_on_startup = false
+{top}
+[analytics]
+enabled = false
+[features]
+plugins = false
+apps = false
+multi_agent = false
+goals = false
+shell_snapshot = false
+[skills.bundled]
+enabled = false
+[model_providers.gw]
+name = "{name}"
+base_url = "{v1}"
+wire_api = "responses"
+request_max_retries = 2
+stream_max_retries = 2
+stream_idle_timeout_ms = 20000
+{provider}
+{tables}
+"""
+COMMAND_AUTH = """
+[model_providers.gw.auth]
+command = "sh"
+args = ["-c", "printf %s \\"$GW_API_KEY\\""]
+"""
+
+
+class Codex:
+    """`codex exec` in a sandbox. `catalog` is `auth` (asked of the gateway), a file, or None (Codex falls back)."""
+
+    def __init__(self, sandbox: Sandbox, gateway: ServedGateway) -> None:
+        self.sandbox = sandbox
+        self.gateway = gateway
+        self.home = sandbox.home / "codex"
+
+    def configure(
+        self,
+        *,
+        catalog: str | Path | None = "auth",
+        name: str = "Gateway",
+        top: str = "",
+        provider: str = "",
+        tables: str = "",
+    ) -> Codex:
+        auth = 'env_key = "GW_API_KEY"'
+        if catalog == "auth":
+            auth = ""
+            tables = COMMAND_AUTH + tables
+        elif catalog is not None:
+            top += f"\nmodel_catalog_json = {json.dumps(str(catalog))}"
+        self.home.mkdir(exist_ok=True)
+        (self.home / "config.toml").write_text(
+            CONFIG.format(
+                model=self.gateway.model,
+                v1=self.gateway.v1,
+                name=name,
+                top=top,
+                provider=f"{auth}\n{provider}",
+                tables=tables,
+            )
+        )
+        return self
+
+    def run(self, *arguments: str, timeout: float = 90) -> Finished:
+        env = self.sandbox.environment(CODEX_HOME=str(self.home), GW_API_KEY="sk-test")
+        return self.sandbox.run(["codex", *arguments], env=env, timeout=timeout)
+
+    def __call__(self, prompt: str, *more: str, timeout: float = 90) -> Finished:
+        fixed = ["exec", "--strict-config", "--skip-git-repo-check", "--json", "-C", str(self.sandbox.workspace)]
+        return self.run(*fixed, *more, prompt, timeout=timeout)
+
+
+@pytest.fixture
+def codex(sandbox: Sandbox) -> Any:
+    return lambda gateway, **settings: Codex(sandbox, gateway).configure(**settings)
+
+
+def items(done: Finished, kind: str) -> list[dict[str, Any]]:
+    """The completed items of one type, as Codex reports them."""
+    found = [row["item"] for row in done.rows if row["type"] == "item.completed"]
+    return [item for item in found if item["type"] == kind]
+
+
+def succeeded(done: Finished, text: str) -> None:
+    assert done.code == 0, str(done)
+    assert done.rows[-1]["type"] == "turn.completed", str(done)
+    assert text in "\n".join(item["text"] for item in items(done, "agent_message")), str(done)
+    assert not items(done, "error"), str(done)
+
+
+def done_items(exchange: Exchange) -> list[dict[str, Any]]:
+    return [sent.data["item"] for sent in exchange.events if sent.data["type"] == "response.output_item.done"]
+
+
+def input_items(exchange: Exchange, kind: str) -> list[dict[str, Any]]:
+    return [item for item in exchange.json["input"] if item.get("type", "message") == kind]
+
+
+def tool_names(exchange: Exchange) -> set[str]:
+    return {tool.get("name", tool["type"]) for tool in exchange.json["tools"]}
+
+
+TWO_TURNS = (
+    line(thought("The user wants a greeting.\n“echo” will do."), call("exec_command", cmd="echo he''llo")),
+    line(thought("It printed hello."), "The command printed hello."),
+)
+
+
+def test_two_turns_with_a_tool(serve: Serve, codex: Any) -> None:
+    gateway = serve(*TWO_TURNS)
+    done = codex(gateway)("Run echo hello and tell me what it printed.")
+    succeeded(done, "The command printed hello.")
+    assert [item["aggregated_output"] for item in items(done, "command_execution")] == ["hello\n"]
+    first, second = gateway.turns()
+    # The served catalog counts: effort, verbosity and apply_patch are in the request.
+    assert first.json["reasoning"]["effort"]
+    assert first.json["text"]["verbosity"]
+    assert "apply_patch" in tool_names(first)
+    # The thought came back as it was sent, carrier included.
+    (sent,) = [item for item in done_items(first) if item["type"] == "reasoning"]
+    (returned,) = input_items(second, "reasoning")
+    assert sent["encrypted_content"]
+    assert returned["encrypted_content"] == sent["encrypted_content"]
+    assert returned["summary"] == sent["summary"]
+    records = gateway.records(2)
+    prefix_held(records)
+    for exchange, record in zip((first, second), records, strict=True):
+        usage = exchange.events[-1].data["response"]["usage"]
+        assert usage["input_tokens"] == record.prompt_tokens == count_tokens(record.prompt_text)
+        assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
+    assert done.rows[-1]["usage"]["input_tokens"] == sum(record.prompt_tokens for record in records)
+
+
+def test_a_patch_on_a_real_file(serve: Serve, codex: Any, sandbox: Sandbox) -> None:
+    target = sandbox.workspace / "poem.txt"
+    target.write_text("roses are red\nviolets are green\n")
+    patch = "\n".join(
+        [
+            "*** Begin Patch",
+            "*** Update File: poem.txt",
+            "@@",
+            " roses are red",
+            "-violets are green",
+            "+violets are blue",
+            "*** End Patch",
+        ]
+    )
+    gateway = serve(
+        line(thought("A patch."), call("apply_patch", input=patch)),
+        line(thought("Applied."), "The poem is right now."),
+    )
+    done = codex(gateway)("Correct the poem.")
+    succeeded(done, "The poem is right now.")
+    assert target.read_text() == "roses are red\nviolets are blue\n"
+    assert items(done, "file_change")
+    first, second = gateway.turns()
+    (sent,) = [item for item in done_items(first) if item["type"] == "custom_tool_call"]
+    assert sent["name"] == "apply_patch"
+    assert sent["input"].strip() == patch
+    deltas = [s.data["delta"] for s in first.events if s.data["type"] == "response.custom_tool_call_input.delta"]
+    assert "".join(deltas) == sent["input"]
+    assert len(input_items(second, "custom_tool_call")) == 1
+    prefix_held(gateway.records(2))
+
+
+def test_an_mcp_tool_in_its_namespace(serve: Serve, codex: Any, sandbox: Sandbox) -> None:
+    notes = sandbox.folder / "notes.txt"
+    server = (
+        "[mcp_servers.notes]\n"
+        f"command = {json.dumps(sys.executable)}\n"
+        f"args = {json.dumps([str(DRIVERS / 'mcp_notes.py'), str(notes)])}\n"
+    )
+    gateway = serve(
+        line(thought("I write it down."), call("mcp__notes__add_note", text="buy milk")),
+        line(thought("Noted."), "It is noted."),
+    )
+    done = codex(gateway, tables=server)("Note: buy milk")
+    succeeded(done, "It is noted.")
+    assert notes.read_text() == "buy milk\n"
+    first, second = gateway.turns()
+    offered = [tool for tool in first.json["tools"] if tool["type"] == "namespace"]
+    assert "mcp__notes" in {tool["name"] for tool in offered}
+    (sent,) = [item for item in done_items(first) if item["type"] == "function_call"]
+    assert (sent["namespace"], sent["name"]) == ("mcp__notes", "add_note")
+    (returned,) = input_items(second, "function_call")
+    assert (returned["namespace"], returned["name"]) == ("mcp__notes", "add_note")
+    prefix_held(gateway.records(2))
+
+
+def test_parallel_calls_start_as_they_are_written(serve: Serve, codex: Any, sandbox: Sandbox) -> None:
+    filler = "Meanwhile I think about the second file. " * 20
+    gateway = serve(
+        line(
+            thought("Two files."),
+            call("exec_command", cmd="echo one > first.txt"),
+            thought(filler, first=False),
+            call("exec_command", cmd="echo two > second.txt"),
+            delay_ms=15,
+        ),
+        line(thought("Both there."), "Both files are written."),
+    )
+    succeeded(codex(gateway)("Write two files"), "Both files are written.")
+    first, second = gateway.turns()
+    closed = [s.at for s in first.events if s.data["type"] == "response.output_item.done"]
+    assert [item["type"] for item in done_items(first)] == ["reasoning", "function_call"] * 2
+    written = (sandbox.workspace / "first.txt").stat().st_mtime
+    assert closed[1] - 0.1 < written < closed[3], "the first tool waited for the second call"
+    kinds = [item["type"] for item in second.json["input"] if item["type"] != "message"]
+    assert kinds == ["reasoning", "function_call", "reasoning", "function_call"] + ["function_call_output"] * 2
+    prefix_held(gateway.records(2))
+
+
+def test_resume_in_a_new_process(serve: Serve, codex: Any) -> None:
+    gateway = serve(*TWO_TURNS, line(thought("We spoke of hello."), "It was hello."))
+    run = codex(gateway)
+    succeeded(run("Run echo hello."), "The command printed hello.")
+    succeeded(run("What was it?", "resume", "--last"), "It was hello.")
+    exchanges = gateway.turns()
+    assert len(exchanges) == 3
+    assert len({exchange.headers["session-id"] for exchange in exchanges}) == 1
+    assert len(input_items(exchanges[2], "reasoning")) == 2
+    prefix_held(gateway.records(3))
+
+
+def catalog_entry(done: Finished, slug: str) -> dict[str, Any]:
+    assert done.code == 0, str(done)
+    entries = {entry["slug"]: entry for entry in json.loads(done.stdout)["models"]}
+    assert slug in entries, sorted(entries)
+    return entries[slug]
+
+
+def test_the_catalog_is_served_by_command_auth(serve: Serve, codex: Any) -> None:
+    gateway = serve(line("Hello."))
+    entry = catalog_entry(codex(gateway).run("debug", "models"), gateway.model)
+    assert entry["apply_patch_tool_type"] == "freeform"
+    assert entry["truncation_policy"] == {"mode": "tokens", "limit": 10000}
+    assert any(exchange.path == "/v1/models" for exchange in gateway.exchanges)
+
+
+def test_the_catalog_by_file(serve: Serve, codex: Any, sandbox: Sandbox) -> None:
+    gateway = serve(*TWO_TURNS)
+    path = sandbox.folder / "catalog.json"
+    made = subprocess.run(
+        [str(Path(sys.executable).with_name("turnwire")), "codex-catalog", "--model", gateway.model],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert made.returncode == 0, made.stderr
+    path.write_text(made.stdout)
+    run = codex(gateway, catalog=path)
+    assert catalog_entry(run.run("debug", "models"), gateway.model)["base_instructions"]
+    succeeded(run("Run echo hello."), "The command printed hello.")
+    assert "apply_patch" in tool_names(gateway.turns()[0])
+    assert not any(exchange.path == "/v1/models" for exchange in gateway.exchanges)
+
+
+def test_tool_output_is_cut_by_tokens_and_not_by_bytes(serve: Serve, codex: Any) -> None:
+    gateway = serve(
+        line(thought("Much output."), call("exec_command", cmd="seq -f 'line number %06g of the listing' 1 3000")),
+        line(thought("Long."), "It is long."),
+    )
+    succeeded(codex(gateway)("List."), "It is long.")
+    (output,) = input_items(gateway.turns()[1], "function_call_output")
+    assert len(json.dumps(output["output"])) > 30_000, "cut at 10,000 bytes, as with a model Codex does not know"
+
+
+def test_the_windows_end_leads_to_compaction_and_on(serve: Serve, codex: Any) -> None:
+    listing = "seq -f 'line number %06g of the listing' 1 700"
+    gateway = serve(
+        line(thought("A listing."), call("exec_command", cmd=listing), match="twice"),
+        line(thought("Again."), call("exec_command", cmd=listing), match="twice"),
+        line(thought("Once more."), call("exec_command", cmd=listing), match="twice"),
+        line(thought("Shown."), "Both are shown.", match="twice"),
+        line(thought("I go on."), "We had a listing.", match="What now"),
+        line(thought("To sum up."), "A listing was shown: MARK-7."),
+        flags=("--window", "24000"),
+    )
+    run = codex(gateway)
+    failed = run("Show the listing twice.")
+    assert failed.code == 1, str(failed)
+    overflow = gateway.turns()[-1]
+    # On a stream that began well, so that the next turn compacts.
+    assert overflow.status == 200
+    assert overflow.events[-1].data["type"] == "response.failed"
+    assert overflow.events[-1].data["response"]["error"]["code"] == "context_length_exceeded"
+    assert overflow.complete
+    before = len(gateway.turns())
+    done = run("What now?", "resume", "--last")
+    succeeded(done, "We had a listing.")
+    compaction, *_, last = gateway.turns()[before:]
+    assert json.loads(compaction.headers["x-codex-turn-metadata"])["request_kind"] == "compaction"
+    assert "MARK-7" in last.body.decode()
+    assert last.headers["x-codex-window-id"].endswith(":1")
+
+
+def test_compaction_by_the_server(serve: Serve, codex: Any) -> None:
+    """A provider called OpenAI makes Codex ask the server for a compaction item."""
+    gateway = serve(
+        line(thought("A greeting."), call("exec_command", cmd="echo hello")),
+        line(thought("Printed."), "The command printed hello."),
+        line(thought("I go on."), "We had a greeting."),
+    )
+    limit = "model_auto_compact_token_limit = 2000"
+    run = codex(gateway, name="OpenAI", top=limit)
+    done = run("Run echo hello.")
+    assert done.code == 0, str(done)
+    done = run("What now?", "resume", "--last")
+    assert done.code == 0, str(done)
+    triggers = [e for e in gateway.turns() if any(i.get("type") == "compaction_trigger" for i in e.json["input"])]
+    assert triggers
+    for exchange in triggers:
+        assert [item["type"] for item in done_items(exchange)] == ["compaction"]
+    assert input_items(gateway.turns()[-1], "compaction")
+
+
+def test_a_stream_that_dies(serve: Serve, codex: Any) -> None:
+    shared = ("--seal-key", "one key for all")
+    dying = serve(
+        TWO_TURNS[0],
+        line(thought("It printed hello."), "The command printed hello. " * 10, finish="disconnect", delay_ms=2),
+        flags=shared,
+    )
+    healthy = serve(*TWO_TURNS, flags=shared)
+    dying.hand_over(healthy, after=2)
+    succeeded(codex(dying)("Run echo hello."), "The command printed hello.")
+    assert not any(sent.data["type"] == "response.completed" for sent in dying.turns()[1].events)
+    assert healthy.records(1)[0].prompt_text == dying.records(2)[1].prompt_text
+
+
+@pytest.mark.parametrize("error", ["overloaded", "internal", "unreachable"])
+def test_refused_then_well(serve: Serve, codex: Any, error: str) -> None:
+    busy = serve(line("", finish="error", error=error, after=0))
+    well = serve(*TWO_TURNS)
+    busy.hand_over(well, after=1)
+    succeeded(codex(busy)("Run echo hello."), "The command printed hello.")
+    refused = busy.turns()[0]
+    if refused.status == 200:
+        failure = refused.events[-1].data
+        assert failure["type"] == "response.failed"
+        assert re.search(r"try again in \d", failure["response"]["error"]["message"]) or error != "overloaded"
+    else:
+        assert refused.status in (500, 502, 503, 429)
+        if refused.status == 429:
+            assert "retry-after" in refused.answer_headers
+
+
+def test_websocket_is_refused_or_served_but_never_costs_the_turn(serve: Serve, codex: Any) -> None:
+    gateway = serve(*TWO_TURNS)
+    done = codex(gateway, provider="supports_websockets = true")("Run echo hello.")
+    succeeded(done, "The command printed hello.")
+    upgrade = next(exchange for exchange in gateway.exchanges if exchange.headers.get("upgrade") == "websocket")
+    assert upgrade.status in (101, 426)
