@@ -178,3 +178,42 @@ async def test_keys_are_asked_for_once_any_is_set(serve: Serve, tmp_path: Path) 
         assert answer.status == 403
     async with client.session.get(client.base + "/health") as answer:
         assert answer.status == 200
+
+
+def next_request(message: dict[str, Any], result: str = "ok") -> dict[str, Any]:
+    """The request that a harness sends after running the calls of `message`."""
+    results = [
+        {"type": "tool_result", "tool_use_id": block["id"], "content": result}
+        for block in message["content"]
+        if block["type"] == "tool_use"
+    ]
+    first = request()["messages"]
+    return request(
+        stream=False,
+        messages=[*first, {"role": "assistant", "content": message["content"]}, {"role": "user", "content": results}],
+    )
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "turns.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("carrier", ["seals and store", "seals alone", "store alone"])
+async def test_the_next_prompt_starts_with_this_prompt_and_output(serve: Serve, tmp_path: Path, carrier: str) -> None:
+    folder = tmp_path / "records"
+    settings = {"record": str(folder), "seal_key": "a key for tests only"}
+    lines = ({"text": MIXED.replace('wc', '  wc "\\t" é')}, {"text": "Done.\n</think>\n\nSeven."})
+    client = await serve(*lines, **settings)
+    status, message = await client.post("/v1/messages", request(stream=False))
+    assert status == 200
+    if carrier == "seals alone":
+        client = await serve(*lines, **settings)
+        for block in message["content"]:
+            if block["type"] == "tool_use":
+                block["input"] = dict(reversed(block["input"].items()))
+    elif carrier == "store alone":
+        message["content"] = [block for block in message["content"] if "thinking" not in block["type"]]
+    status, _ = await client.post("/v1/messages", next_request(message))
+    assert status == 200
+    first, second = records(folder)
+    assert second["prompt_text"].startswith(first["prompt_text"] + first["output_text"])

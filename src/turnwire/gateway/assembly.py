@@ -14,11 +14,15 @@ from turnwire.engines.spec import EngineSpec, SpecError, create_engine, parse_sp
 from turnwire.parsers import Dialect, UnknownDialect, resolve
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.probe import probe
+from turnwire.prompts.seals import Sealer
+from turnwire.prompts.store import MemoryTurnStore, TurnStore
 from turnwire.prompts.template import ChatTemplate, default_template
 
 from .runtime import ModelRuntime
+from .sealkeys import SealKeyError, seal_keys
 from .settings import Settings
 from .sources import PromptSource, SourceError, find_source
+from .turnstore_sqlite import SQLiteTurnStore
 from .workers import PoolLimits, Worker, WorkerPool
 
 __all__ = ["AssemblyError", "assemble"]
@@ -37,7 +41,7 @@ async def assemble(settings: Settings) -> ModelRuntime:
     """Start the engines and put the model together."""
     try:
         return await _assemble(settings)
-    except (SpecError, SourceError, UnknownDialect) as error:
+    except (SpecError, SourceError, UnknownDialect, SealKeyError) as error:
         raise AssemblyError(str(error)) from None
     except EngineError as error:
         raise AssemblyError(f"The engine {settings.engine} cannot be used: {error.message}") from None
@@ -72,7 +76,15 @@ async def _assemble(settings: Settings) -> ModelRuntime:
         builder=PromptBuilder(template, source.tokenizer, traits=probe(template)),
         tokenizer=source.tokenizer,
         window=settings.window or info.window or DEFAULT_WINDOW,
+        sealer=Sealer(seal_keys(settings)),
+        store=_turn_store(settings),
     )
+
+
+def _turn_store(settings: Settings) -> TurnStore:
+    """Turns live where responses do: beside the SQLite file, else in memory."""
+    kind, _, path = (settings.store or "memory").partition(":")
+    return SQLiteTurnStore(f"{path}.turns") if kind == "sqlite" else MemoryTurnStore()
 
 
 async def _start(specs: list[EngineSpec], source: PromptSource, settings: Settings) -> tuple[Engine, EngineInfo]:
@@ -92,9 +104,7 @@ async def _embedded(spec: EngineSpec, settings: Settings) -> tuple[Engine, Engin
 
 
 def _limits(settings: Settings) -> PoolLimits:
-    return PoolLimits(
-        concurrency=settings.concurrency, queue=settings.queue, queue_timeout=settings.queue_timeout
-    )
+    return PoolLimits(concurrency=settings.concurrency, queue=settings.queue, queue_timeout=settings.queue_timeout)
 
 
 def _template(source: PromptSource) -> ChatTemplate:

@@ -39,7 +39,7 @@ class Pulse(msgspec.Struct):
 
 
 class Heartbeat:
-    """Watches every live turn. Limits are in seconds; `tick_s` is the resolution; `quiet` is set while no turn lives."""
+    """Watches every live turn. Limits are in seconds, `tick_s` is the resolution; `quiet`: no turn lives."""
 
     def __init__(self, *, keepalive_s: float, idle_s: float, stall_s: float, tick_s: float = 0.5) -> None:
         self._tick_s = tick_s

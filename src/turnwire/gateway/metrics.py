@@ -32,7 +32,9 @@ class Metrics:
             "turnwire_turn_seconds", "Whole turns.", ["api", "model"], buckets=_SECONDS, registry=registry
         )
         self.tokens = Counter(
-            "turnwire_tokens_total", "Tokens by kind: prompt, cached, output, reasoning.", ["model", "kind"],
+            "turnwire_tokens_total",
+            "Tokens by kind: prompt, cached, output, reasoning.",
+            ["model", "kind"],
             registry=registry,
         )
         self.wasted = Counter(
@@ -42,7 +44,9 @@ class Metrics:
             registry=registry,
         )
         self.silence = Counter(
-            "turnwire_silence_seconds_total", "Seconds in which a live turn's engine said nothing.", ["model"],
+            "turnwire_silence_seconds_total",
+            "Seconds in which a live turn's engine said nothing.",
+            ["model"],
             registry=registry,
         )
         self.notes = Counter("turnwire_notes_total", "Notes by code, rescues included.", ["code"], registry=registry)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from turnwire.prompts.prompt import Prompt
+from turnwire.prompts.recall_shape import Witness
 from turnwire.protocols.wire import Inbound, TurnFailure
 from turnwire.turns import Finished, Note, Usage
 
@@ -18,7 +19,7 @@ __all__ = ["Passage", "TurnOutcome"]
 
 class TurnOutcome(msgspec.Struct, kw_only=True):
     """What became of the turn. `text` is the raw model output and `output_ids` its tokens; `call_ids` are the minted
-    ids of its tool calls in order."""
+    ids of its tool calls in order; `witness` saw it as the client did."""
 
     usage: Usage
     finish: Finished | None = None
@@ -26,6 +27,7 @@ class TurnOutcome(msgspec.Struct, kw_only=True):
     text: str = ""
     output_ids: list[int] = []
     call_ids: list[str] = []
+    witness: Witness | None = None
     failure: TurnFailure | None = None
 
 

@@ -17,6 +17,12 @@ from turnwire.engines.interface import Engine, EngineInfo
 from turnwire.parsers import Dialect
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.prompt import Prompt, Tokenizer
+from turnwire.prompts.recall import RecallCache, TurnRecall, stored_turn, turn_keys, turn_space
+from turnwire.prompts.recall_shape import Witness
+from turnwire.prompts.seals import Sealer, TurnSealer
+from turnwire.prompts.store import TurnStore
+from turnwire.prompts.template import TemplateFailure
+from turnwire.protocols.wire import TurnFailure
 from turnwire.turns import Conversation, Sampling
 
 if TYPE_CHECKING:
@@ -46,6 +52,8 @@ class ModelRuntime:
         builder: PromptBuilder,
         tokenizer: Tokenizer,
         window: int,
+        sealer: Sealer | None = None,
+        store: TurnStore | None = None,
         aliases: Sequence[str] = (),
         display_name: str | None = None,
         sampling: Sampling | None = None,
@@ -62,15 +70,36 @@ class ModelRuntime:
         self.window = window
         self.stop_token_ids = stop_token_ids
         self._sampling = sampling or Sampling()
+        self._sealer = sealer
+        self._store = store
+        self._recalled = RecallCache()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="prompt")
 
     async def build(self, conversation: Conversation, tenant: str) -> Prompt:
         """The prompt of a conversation, with earlier turns replayed exactly where they can be recalled."""
-        size = sum(len(block.text) for m in conversation.messages for block in m.blocks if hasattr(block, "text"))
-        if size < self.INLINE_CHARS and len(conversation.tools) < 4:
-            return self.builder.build(conversation)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self.builder.build, conversation)
+        recall = TurnRecall(
+            tokenizer=self.tokenizer,
+            tenant=tenant,
+            model=self.id,
+            session=conversation.context.session or "",
+            sealer=self._sealer,
+            store=self._store,
+            cache=self._recalled,
+        )
+        try:
+            if self._is_small(conversation):
+                return self.builder.build(conversation, recall)
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._threads, self.builder.build, conversation, recall)
+        except TemplateFailure as failure:
+            raise TurnFailure(
+                "invalid_request", f"The model's chat template refuses this conversation: {failure}"
+            ) from None
+
+    def _is_small(self, conversation: Conversation) -> bool:
+        if len(conversation.tools) > 4 or len(conversation.messages) > 8:
+            return False
+        return sum(len(message.text) for message in conversation.messages) < self.INLINE_CHARS
 
     async def prepare(self, conversation: Conversation, tenant: str) -> tuple[Prompt, Continuity]:
         """The prompt, and whether it keeps the session's prefix."""
@@ -78,13 +107,23 @@ class ModelRuntime:
         return prompt, Continuity()
 
     def remember(self, passage: Passage) -> None:
-        """Keep what the next turn needs: the tokens for continuity, the raw turn for clients that rewrite it."""
+        """Keep what the next turn needs: the raw turn, for clients that drop or rewrite parts of it."""
+        outcome = passage.outcome
+        if self._store is None or outcome is None or not outcome.output_ids or outcome.witness is None:
+            return
+        session = passage.inbound.conversation.context.session or ""
+        keys = turn_keys(session=session, call_ids=outcome.call_ids, said=outcome.witness.said)
+        if keys:
+            turn = stored_turn(outcome.output_ids, outcome.text, outcome.witness.shape(last=True))
+            self._store.put(turn_space(passage.tenant, self.id), keys, turn)
 
     # ----------------------------------------------------------------------------------------------- per request
 
-    def seals_for(self, tenant: str, turn_id: str) -> None:
+    def seals_for(self, tenant: str, turn_id: str, witness: Witness) -> TurnSealer | None:
         """A sealer for one turn's output, where the engine tells its token ids."""
-        return None
+        if self._sealer is None or self.engine.capabilities.yields != "tokens":
+            return None
+        return self._sealer.turn(turn_id, model=self.id, tenant=tenant, shape=witness)
 
     def cache_salt(self, tenant: str) -> str | None:
         """What keeps one tenant's prefix cache apart from another's."""

@@ -15,6 +15,7 @@ import msgspec
 
 from turnwire.engines.interface import Completion, EngineError, EventBatch, GenerateRequest, Hints, Step, TokenBatch
 from turnwire.parsers import Parser, start_state
+from turnwire.prompts.recall_shape import Witness
 from turnwire.protocols.wire import Encoder, ErrorKind, TurnFailure
 from turnwire.turns import (
     BlockClosed,
@@ -77,7 +78,8 @@ class Turn:
         self._call_ids: dict[int, str] = {}
         self._parser: Parser | None = None
         self._texts: list[str] = []
-        self._seals = self.runtime.seals_for(passage.tenant, passage.turn_id)
+        self._witness = self.outcome.witness = Witness()
+        self._seals = self.runtime.seals_for(passage.tenant, passage.turn_id, self._witness)
         self._reasoning_from: int | None = None
         self._reasoning_tokens = 0
         self._opening: asyncio.Task[None] | None = None
@@ -136,6 +138,7 @@ class Turn:
 
     async def _drive(self, steps: AsyncGenerator[Step, None], sink: Sink) -> None:
         feed, encode, seals = self._parser.feed if self._parser else None, self.encoder.feed, self._seals
+        witnessed = self._witness.feed
         texts, ids = self._texts, self.outcome.output_ids
         async for step in steps:
             self.silent = False
@@ -154,6 +157,7 @@ class Turn:
                 await self._complete(step, sink)
                 return
             if events:
+                witnessed(events)
                 data = encode(self._dressed(events))
                 if data:
                     if not self.opened:
@@ -170,9 +174,8 @@ class Turn:
             events, finished = [], Finished(completion.reason)
         assert isinstance(finished, Finished)
         if completion.stop_sequence is not None:
-            finished = msgspec.structs.replace(
-                finished, reason="stop_sequence", stop_sequence=completion.stop_sequence
-            )
+            finished = msgspec.structs.replace(finished, reason="stop_sequence", stop_sequence=completion.stop_sequence)
+        self._witness.feed(events)
         dressed = list(self._dressed(events))
         if self._seals is not None:
             trailing = self._seals.finish()
