@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from turnwire.parsers.dialect import Codec, Dialect, Sign, Start
-from turnwire.parsers.scanner import Scanner, prose_pattern
+from turnwire.parsers.scanner import Scanner, blanks, prose_pattern
 from turnwire.parsers.schema import ANY, Shape, shape_of
 from turnwire.parsers.sink import Sink
 from turnwire.turns import BlockDelta, BlockKind, Event, FinishReason, Tool
@@ -300,13 +300,13 @@ class Machine:
     def _ending(self, text: str, pos: int) -> int:
         """Behind an end-of-turn marker: if anything visible follows, it was text."""
         sink = self.sink
-        rest = text[pos:]
-        if rest.isspace():
-            sink.keep(rest)
-            return len(text)
+        stop = blanks(text, pos)
+        sink.keep(text[pos:stop])
+        if stop == len(text):
+            return stop
         self.run = self._read
         sink.reject(KIND[self._place])
-        return pos
+        return stop
 
     def _finish(self, reason: FinishReason) -> None:
         sink = self.sink

@@ -10,6 +10,7 @@ from functools import cache
 
 from turnwire.parsers import dialects as _folder
 from turnwire.parsers.dialect import Dialect
+from turnwire.parsers.dialects.hermes import FENCED
 
 __all__ = ["UnknownDialect", "dialect_names", "dialects", "resolve"]
 
@@ -70,17 +71,20 @@ def _close(name: str, known: dict[str, Dialect]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(known[key].name for key in near))
 
 
-def resolve(name: str, reasoning: str | None = None) -> Dialect:
+def resolve(name: str, reasoning: str | None = None, *, fenced: bool = False) -> Dialect:
     """The dialect called `name`. With `reasoning`, its thoughts are read as that dialect writes them (`none`: not at
-    all). Raises UnknownDialect, naming the nearest ones."""
+    all). `fenced` is for models known to write calls as plain or fenced JSON: such an object then counts as a call
+    if it names an offered tool and its arguments fit. Raises UnknownDialect, naming the nearest ones."""
     known = _names()
     dialect = known.get(normalise(name)) or _reasoning_names().get(normalise(name))
     if dialect is None:
         raise UnknownDialect(name, _close(name, known))
+    if fenced and FENCED not in dialect.calls:
+        dialect = replace(dialect, calls=(*dialect.calls, FENCED))
     if reasoning is None or normalise(reasoning) == normalise(name):
         return dialect
     if normalise(reasoning) == "none":
-        return replace(dialect, reasoning=None)
+        return dialect.without_reasoning()
     other = _reasoning_names().get(normalise(reasoning))
     if other is None:
         raise UnknownDialect(reasoning, _close(reasoning, _reasoning_names()), "reasoning dialect")

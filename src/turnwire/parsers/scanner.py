@@ -13,8 +13,9 @@ WAIT: Final = ""
 
 
 class Scanner:
-    """A fixed set of literal markers. Of two markers that begin at one place the longer wins. A pattern is an
-    alternation of literals, so a search never backtracks further than the longest marker."""
+    """A fixed set of literal markers. Of two markers that begin at one place the longer wins; no marker may hold
+    another in its middle. A pattern is an alternation of literals, so a search never backtracks further than the
+    longest marker."""
 
     __slots__ = ("_find", "_first", "_growing", "_longest", "_match", "_prefixes")
 
@@ -36,9 +37,9 @@ class Scanner:
         end = len(text)
         if found is not None:
             start, stop = found.span()
-            if stop < end or closing or found.group() not in self._growing:
-                return start, stop
-            return start, -1
+            if found.group() in self._growing and not closing and text[start : start + self._longest] in self._prefixes:
+                return start, -1
+            return start, stop
         if not closing:
             tail = end - self._longest + 1
             for first in self._first(text, tail if tail > pos else pos):
@@ -51,9 +52,9 @@ class Scanner:
         found = self._match(text, pos)
         if found is not None:
             marker = found.group()
-            if found.end() < len(text) or closing or marker not in self._growing:
-                return marker
-            return WAIT
+            if marker in self._growing and not closing and text[pos : pos + self._longest] in self._prefixes:
+                return WAIT
+            return marker
         if not closing and len(text) - pos < self._longest and text[pos:] in self._prefixes:
             return WAIT
         return None

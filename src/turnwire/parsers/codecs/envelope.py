@@ -362,8 +362,14 @@ class EnvelopeCodec:
         if self._opened or not self._name or self._table.must_fit:
             return
         if machine.believed or self._name in machine.tools:
-            machine.open_call(self._name, self._call_id)
-            self._opened = True
+            self._open_call()
+
+    def _open_call(self) -> None:
+        self._machine.open_call(self._name, self._call_id)
+        self._opened = True
+        if self._args is not None:
+            self._sink.argue(self._args, "")
+            self._args = ""
 
     def _read(self, text: str, pos: int) -> int:
         reader = self._json
@@ -454,13 +460,10 @@ class EnvelopeCodec:
             if self._table.must_fit:
                 tool = machine.tools.get(self._name)
                 if tool is not None and fits(decoded(self._args or "{}"), tool.schema):
-                    machine.open_call(self._name, self._call_id)
+                    self._open_call()
                     sink.note("rescue.bare_json", self._name)
-                    self._opened = True
             else:
                 self._may_open()
-            if self._opened and self._args is not None:
-                sink.argue(self._args, "")
         if not self._opened:
             if sink.trial is not None:
                 self._refuse()

@@ -349,7 +349,7 @@ class _NamedCodec:
             self._close()
             return pos + len(marker)
         if plan.closers and marker is None:
-            start, _ = plan.ends.find(text, pos, self._machine.closing)
+            start, _ = plan.after.find(text, pos, self._machine.closing)
             sink.keep(text[pos:start])
             if start > pos and not self._noisy:
                 sink.note("call.noise", self._name)

@@ -251,8 +251,9 @@ class _TaggedCodec:
         if state is State.JSON and self._json is not None:
             self._json.flush()
             sink.argue(self._json.take(), "")
-        for piece in self._after:
-            sink.keep(piece)
+        if state is State.AFTER:
+            for piece in self._after:
+                sink.keep(piece)
         sink.close_call(truncated=True)
 
     # ---------------------------------------------------------------------------------------------------- steps
@@ -461,12 +462,17 @@ class _TaggedCodec:
         self._streaming = shape.streams
         self._value = []
         self._nested = self._nested_calls = 0
-        self._skip = bool(table.newlines)
-        sink.argue(
-            ("{" if not self._count else ", ") + quote(key) + ": " + ('"' if self._streaming else ""), text[pos:stop]
-        )
-        self._count += 1
-        self._state = State.GAP if table.value_open else State.VALUE
+        self._skip = table.newlines != "none"
+        self._led = False
+        opening = ("{" if not self._count else ", ") + quote(key) + ": " + ('"' if self._streaming else "")
+        if table.value_open:
+            self._opening = opening
+            sink.keep(text[pos:stop])
+            self._state = State.GAP
+        else:
+            sink.argue(opening, text[pos:stop])
+            self._count += 1
+            self._state = State.VALUE
         return stop
 
     def _gap(self, text: str, pos: int) -> int:
@@ -559,6 +565,10 @@ class _TaggedCodec:
         if marker is WAIT:
             return pos
         if marker is not None and self._plan.meanings[State.AFTER][marker] in FOLLOWERS[self._closer]:
+            self._end_value()
+            self._settle(self._closer)
+            return pos
+        if not self._streaming and self._closer is Tag.PARAM_CLOSE and self._typed("".join(self._value))[:1] != '"':
             self._end_value()
             self._settle(self._closer)
             return pos

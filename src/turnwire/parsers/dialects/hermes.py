@@ -5,11 +5,16 @@ from __future__ import annotations
 from turnwire.parsers.codecs.envelope import Envelope
 from turnwire.parsers.dialect import Dialect, Reasoning, Sign
 
-__all__ = ["DIALECTS", "HERMES"]
+__all__ = ["DIALECTS", "FENCED", "HERMES"]
 
 HERMES = Envelope(wrappers=(("<tool_call>", "</tool_call>"),))
 FENCED = Envelope(
-    wrappers=(("```json", "```"), ("```tool_call", "```"), ("```xml\n<tool_call>", "```"), ("```", "```")),
+    wrappers=(
+        ("```json", "```"),
+        ("```tool_call", "```"),
+        ("```", "```"),
+        ("<tools>", "</tools>"),
+    ),
     bare=(Sign("{", where="line", rescue=True),),
     needs_arguments=True,
     must_fit=True,

@@ -1,0 +1,156 @@
+"""For each dialect, outputs as its model writes them: a thought, text, two calls, text, another thought."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from turnwire.parsers import Dialect
+from turnwire.turns import Tool
+
+TOOLS = [
+    Tool(
+        name="edit",
+        schema={
+            "type": "object",
+            "properties": {
+                "path": {"type": "string"},
+                "count": {"type": "integer"},
+                "deep": {"type": "boolean"},
+                "options": {"type": "object"},
+                "note": {"type": ["string", "null"]},
+            },
+            "required": ["path"],
+        },
+    ),
+    Tool(name="ls", schema={"type": "object", "properties": {}}),
+]
+
+
+def markers(dialect: Dialect) -> list[str]:
+    """Every literal of a dialect's tables."""
+    found: set[str] = set()
+
+    def walk(value: Any) -> None:
+        if isinstance(value, str):
+            if 1 < len(value) < 40 and not value.isidentifier() and "\\" not in value[:2]:
+                found.add(value)
+        elif isinstance(value, tuple):
+            for item in value:
+                walk(item)
+        elif dataclasses.is_dataclass(value):
+            for name in (field.name for field in dataclasses.fields(value)):
+                if name not in {"name", "aliases", "reasoning_aliases", "turns", "header"}:
+                    walk(getattr(value, name))
+
+    walk(dialect)
+    return sorted(found)
+
+
+QWEN = (
+    'Plan it.\n</think>\n\nOn it.\n\n<tool_call>\n<function=edit>\n<parameter=path>\nsrc/a "b".py\n</parameter>\n'
+    "<parameter=count>\n3\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=ls>\n</function>\n"
+    "</tool_call>\n<think>\nagain\n</think>\nDone."
+)
+HERMES = (
+    '<think>\nPlan.\n</think>\n\nOn it.\n<tool_call>\n{"name": "edit", "arguments": {"path": "a \\"b\\" {c}", '
+    '"count": 3}}\n</tool_call>\n<tool_call>\n{"arguments": {}, "name": "ls"}\n</tool_call>\nDone.'
+)
+GLM = (
+    "<think>Plan.</think>On it.<tool_call>edit\n<arg_key>path</arg_key>\n<arg_value>a < b</arg_value>\n<arg_key>count"
+    "</arg_key>\n<arg_value>3</arg_value>\n</tool_call><tool_call>ls</tool_call>Done."
+)
+LIST = '[{"name": "edit", "arguments": {"path": "a]b", "count": 3}}, {"name": "ls", "arguments": {}}]'
+V3 = (
+    "<think>Plan.</think>On it.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>edit\n```json\n"
+    '{"path": "a", "count": 3}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>ls\n```json\n{}\n```'
+    "<｜tool▁call▁end｜><｜tool▁calls▁end｜>Done.<｜end▁of▁sentence｜>"
+)
+V31 = (
+    "<think>Plan.</think>On it.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>edit<｜tool▁sep｜>"
+    '{"path": "a", "count": 3}<｜tool▁call▁end｜><｜tool▁call▁begin｜>ls<｜tool▁sep｜>{}<｜tool▁call▁end｜>'
+    "<｜tool▁calls▁end｜>Done."
+)
+
+
+def dsml(block: str, space: str = "") -> str:
+    tag = f"｜DSML｜{space}"
+    return (
+        f'<think>Plan.</think>On it.\n\n<{tag}{block}>\n<{tag}invoke name="edit">\n<{tag}parameter name="path" '
+        f'string="true">ls 2>&1</{tag}parameter>\n<{tag}parameter name="count" string="false">3</{tag}parameter>\n'
+        f'</{tag}invoke>\n<{tag}invoke name="ls">\n</{tag}invoke>\n</{tag}{block}>\nDone.'
+    )
+
+
+KIMI = (
+    "<think>Plan.</think>On it.<|tool_calls_section_begin|><|tool_call_begin|>functions.edit:0"
+    '<|tool_call_argument_begin|>{"path": "a", "count": 3}<|tool_call_end|><|tool_call_begin|>functions.ls:1'
+    "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>Done."
+)
+INVOKE = (
+    'Plan.\n</think>\n\nOn it.\n<minimax:tool_call>\n<invoke name="edit">\n<parameter name="path">a</parameter>\n'
+    '<parameter name="count">3</parameter>\n</invoke>\n<invoke name="ls">\n</invoke>\n</minimax:tool_call>\nDone.'
+)
+
+SAMPLES: dict[str, str] = {
+    "qwen3_coder": QWEN,
+    "nemotron_v3": QWEN,
+    "step3p5": QWEN,
+    "mimo": QWEN.replace(">\n", ">").replace("\n</parameter", "</parameter"),
+    "seed_oss": QWEN.replace("tool_call>", "seed:tool_call>").replace("think>", "seed:think>"),
+    "hermes": HERMES,
+    "qwen3": HERMES,
+    "qwen3_thinking": HERMES.removeprefix("<think>\n"),
+    "qwen2_5_coder": HERMES,
+    "trinity": HERMES,
+    "longcat": HERMES.replace("tool_call>", "longcat_tool_call>").replace("think>", "longcat_think>"),
+    "ernie45": HERMES.removeprefix("<think>\n").replace("Done.", "<response>\nDone.\n</response>\n"),
+    "internlm2": (
+        'On it.<|action_start|><|plugin|>\n{"name": "edit", "parameters": {"path": "a", "count": 3}}\n<|action_end|>'
+        '<|action_start|> <|plugin|>\n{"name": "ls", "parameters": {}}<|action_end|>Done.'
+    ),
+    "minimax_m1": (
+        '<think>Plan.</think>On it.<tool_calls>\n{"name": "edit", "arguments": {"path": "a", "count": 3}}\n'
+        '{"name": "ls", "arguments": {}}\n</tool_calls>Done.'
+    ),
+    "nemotron_deci": f"<think>Plan.</think>On it.<TOOLCALL>{LIST}</TOOLCALL>Done.",
+    "jamba": f"On it.<tool_calls>{LIST}</tool_calls>Done.",
+    "hunyuan_a13b": f"<think>\nPlan.\n</think>\n<answer>\nOn it.<tool_calls>{LIST}</tool_calls>Done.\n</answer>",
+    "granite": f"Here is my thought process: Plan. Here is my response: On it.\n<|tool_call|>{LIST}Done.",
+    "granite_20b_fc": (
+        'On it.<function_call> {"name": "edit", "arguments": {"path": "a", "count": 3}}\n'
+        '<function_call> {"name": "ls", "arguments": {}}Done.'
+    ),
+    "phi4_mini": f"On it. functools{LIST} Done.",
+    "llama3_json": (
+        'On it. {"name": "edit", "parameters": {"path": "a;b", "count": 3}}; {"name": "ls", "parameters": {}} Done.'
+        "<|eot_id|>"
+    ),
+    "plain_json": f"On it. {LIST} Done.",
+    "glm45": GLM,
+    "glm47": GLM.replace("\n", ""),
+    "ling3": GLM,
+    "poolside_v1": GLM,
+    "hy_v3": (
+        "<think>Plan.</think>On it.<tool_calls>\n<tool_call>edit<tool_sep>\n<arg_key>path</arg_key>\n<arg_value>a"
+        "</arg_value>\n<arg_key>count</arg_key>\n<arg_value>3</arg_value>\n</tool_call>\n<tool_call>ls<tool_sep>\n"
+        "</tool_call>\n</tool_calls>Done."
+    ),
+    "deepseek_r1": V3,
+    "deepseek_v3": V3,
+    "deepseek_v3_1": V31,
+    "deepseek_v3_2": dsml("function_calls"),
+    "deepseek_v4": dsml("tool_calls"),
+    "deepseek_v4_1": dsml("calls", " "),
+    "kimi_k2": KIMI,
+    "kimi_k2_5": KIMI,
+    "mistral": (
+        '[THINK]Plan.[/THINK]On it.[TOOL_CALLS]edit[CALL_ID]abcdefghi[ARGS]{"path": "a", "count": 3}'
+        "[TOOL_CALLS]ls[ARGS]{}Done."
+    ),
+    "minimax_m2": INVOKE,
+    "minimax_m2_append_think": INVOKE,
+    "kimi_vl": "◁think▷Plan.◁/think▷On it. Done.",
+    "think": "<think>Plan.</think>On it. Done.",
+    "plain": "On it. Done.",
+}
