@@ -9,6 +9,10 @@ import click
 
 import turnwire
 
+from .codex_catalog import codex_catalog
+from .fetch_model import fetch_model
+from .launch import launch
+from .models import models
 from .serve import serve
 
 __all__ = ["main"]
@@ -25,7 +29,8 @@ def version() -> None:
     click.echo(turnwire.__version__)
 
 
-main.add_command(serve)
+for command in (serve, models, fetch_model, launch, codex_catalog):
+    main.add_command(command)
 
 if __name__ == "__main__":
     main()

@@ -10,15 +10,18 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from turnwire.protocols import anthropic
+from turnwire.profiles import codex_entry
+from turnwire.protocols import anthropic, responses
+from turnwire.protocols.codex_catalog import alias_entries, catalog_etag
 from turnwire.protocols.models import ModelRow
 from turnwire.protocols.wire import ErrorReply, TurnFailure
 
@@ -30,9 +33,13 @@ from .listing import ModelRoutes
 from .metrics import Metrics
 from .passage import Passage
 from .records import Recorder
+from .responses import ResponseRoutes
 from .runtime import ModelRuntime
 from .settings import Settings
+from .shelf import ResponseShelf
+from .stores import Retention, open_store
 from .tokens import TokenRoutes
+from .websocket import ResponsesSocket, deny_upgrade
 
 __all__ = ["Gateway", "create_app"]
 
@@ -53,6 +60,8 @@ ERRORS: tuple[tuple[str, Callable[[TurnFailure], ErrorReply]], ...] = (("/v1/mes
 
 def refusal(path: str, headers: Mapping[str, str], failure: TurnFailure) -> ErrorReply:
     """A failure in the shape of the API that the path or the headers belong to."""
+    if path.startswith("/v1/responses"):
+        return responses.early_refusal(failure, headers)
     for prefix, phrase in ERRORS:
         if path.startswith(prefix):
             return phrase(failure)
@@ -75,6 +84,10 @@ class Gateway:
         self.draining = False
         self.started = int(time.time())
         self.recorder = Recorder(settings.record) if settings.record else None
+        self.store = open_store(settings.store, Retention())
+        self.responses = ResponseRoutes(self, ResponseShelf(self.store), etag=lambda: self.etag)
+        self._entries = [entry for runtime in self.runtimes for entry in _catalog_entries(runtime)]
+        self.etag = catalog_etag(self._entries)
         self._by_id = {name: runtime for runtime in self.runtimes for name in (runtime.id, *runtime.aliases)}
 
     def rows(self) -> list[ModelRow]:
@@ -91,13 +104,17 @@ class Gateway:
             for runtime in self.runtimes
         ]
 
+    def entries(self) -> list[dict[str, Any]]:
+        """What is served, as Codex wants to know it."""
+        return self._entries
+
     def runtime_for(self, model: str) -> ModelRuntime:
         """The model by id or alias; ids that look like Anthropic's own mean the default model, since clients send them
         for side requests whatever was configured."""
         runtime = self._by_id.get(model) or self._by_id.get(model.removesuffix("[1m]"))
         if runtime is not None:
             return runtime
-        if model.startswith(("claude-", "anthropic/")):
+        if model == "default" or model.startswith(("claude-", "anthropic/")):
             return self.runtimes[0]
         raise TurnFailure(
             "not_found", f"The model '{model}' is not served here. Served: {', '.join(r.id for r in self.runtimes)}."
@@ -165,7 +182,10 @@ class Gateway:
 
     def routes(self) -> list[BaseRoute]:
         listing, tokens = ModelRoutes(self), TokenRoutes(self)
+        socket = ResponsesSocket(self, self.responses.shelf) if self.settings.websocket else deny_upgrade
         return [
+            *self.responses.routes(),
+            WebSocketRoute("/v1/responses", socket),
             Route("/", self.hello, methods=["HEAD", "GET"]),
             Route("/api/hello", self.hello, methods=["HEAD", "GET"]),
             Route("/health", self.health, methods=["GET"]),
@@ -177,6 +197,11 @@ class Gateway:
             Route("/v1/models", listing.page, methods=["GET"]),
             Route("/v1/models/{model:path}", listing.one, methods=["GET"]),
         ]
+
+
+def _catalog_entries(runtime: ModelRuntime) -> list[dict[str, Any]]:
+    entry = codex_entry(runtime.profile, runtime.id, window=runtime.window, title=runtime.display_name)
+    return alias_entries(entry, runtime.aliases)
 
 
 class FrontDoor:
@@ -198,9 +223,12 @@ def create_app(gateway: Gateway) -> ASGIApp:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
+        await gateway.responses.close()
         for runtime in gateway.runtimes:
             await runtime.engine.close()
+        await gateway.store.close()
 
-    turns = {path: TurnEndpoint(gateway, api) for path, api in APIS.items()}
+    turns: dict[str, ASGIApp] = {path: TurnEndpoint(gateway, api) for path, api in APIS.items()}
+    turns |= gateway.responses.turns
     app = FrontDoor(turns, Starlette(routes=gateway.routes(), lifespan=lifespan))
     return Guard(app, keys=gateway.keys, refuse=refusal)

@@ -12,8 +12,9 @@ from turnwire.engines.embedded import EmbeddedEngine
 from turnwire.engines.interface import Engine, EngineError, EngineInfo
 from turnwire.engines.spec import EngineSpec, SpecError, create_engine, parse_spec
 from turnwire.parsers import Dialect, UnknownDialect, resolve
+from turnwire.profiles import Profile, ProfileError, load_book
 from turnwire.prompts.builder import PromptBuilder
-from turnwire.prompts.probe import probe
+from turnwire.prompts.policy import ReplayPolicy
 from turnwire.prompts.seals import Sealer
 from turnwire.prompts.store import MemoryTurnStore, TurnStore
 from turnwire.prompts.template import ChatTemplate, default_template
@@ -41,7 +42,7 @@ async def assemble(settings: Settings) -> ModelRuntime:
     """Start the engines and put the model together."""
     try:
         return await _assemble(settings)
-    except (SpecError, SourceError, UnknownDialect, SealKeyError) as error:
+    except (SpecError, SourceError, UnknownDialect, SealKeyError, ProfileError) as error:
         raise AssemblyError(str(error)) from None
     except EngineError as error:
         raise AssemblyError(f"The engine {settings.engine} cannot be used: {error.message}") from None
@@ -64,21 +65,33 @@ async def _assemble(settings: Settings) -> ModelRuntime:
         engine, info = await _start(specs, source, settings)
     for warning in info.warnings:
         log.warning("%s: %s", info.name, warning)
-    model_id = settings.model or info.model or "turnwire"
+    model_id = _model_id(settings, info)
+    profile = load_book(settings.profiles).find(model_id)
     template = _template(source)
-    dialect = _dialect(settings, model_id, source)
+    dialect, why = _dialect(settings, model_id, profile, source)
+    log.info("model %s: dialect %s (%s), prompts from %s", model_id, dialect.name, why, source.origin)
+    policy = ReplayPolicy(history=settings.history_thinking or "auto")
     return ModelRuntime(
         model_id,
         aliases=settings.alias,
+        display_name=profile.title if profile else None,
         engine=engine,
         info=info,
         dialect=dialect,
-        builder=PromptBuilder(template, source.tokenizer, traits=probe(template)),
+        builder=PromptBuilder(template, source.tokenizer, policy=policy),
         tokenizer=source.tokenizer,
-        window=settings.window or info.window or DEFAULT_WINDOW,
+        window=settings.window or info.window or (profile.window if profile else None) or DEFAULT_WINDOW,
+        profile=profile,
         sealer=Sealer(seal_keys(settings)),
         store=_turn_store(settings),
     )
+
+
+def _model_id(settings: Settings, info: EngineInfo) -> str:
+    """The id clients use: the operator's word, but never a path of this machine."""
+    if settings.model and not Path(settings.model).exists():
+        return settings.model
+    return info.model or (Path(settings.model).stem if settings.model else "turnwire")
 
 
 def _turn_store(settings: Settings) -> TurnStore:
@@ -116,5 +129,18 @@ def _template(source: PromptSource) -> ChatTemplate:
     return ChatTemplate(source.template, {"bos_token": source.bos, "eos_token": source.eos}, clock=clock)
 
 
-def _dialect(settings: Settings, model_id: str, source: PromptSource) -> Dialect:
-    return resolve("qwen3_coder" if settings.dialect == "auto" else settings.dialect, settings.reasoning)
+def _dialect(
+    settings: Settings, model_id: str, profile: Profile | None, source: PromptSource
+) -> tuple[Dialect, str]:
+    """How the model writes, and why we think so. Nothing is guessed silently."""
+    if settings.dialect != "auto":
+        return resolve(settings.dialect, settings.reasoning), "as told"
+    if profile is not None:
+        name = "qwen2_5_coder" if profile.fenced_json else profile.dialect
+        return resolve(name, settings.reasoning or profile.reasoning), f"profile {profile.name}"
+    if source.template is None:
+        return resolve("qwen3_coder", settings.reasoning), "the built-in template"
+    raise AssemblyError(
+        f"How {model_id} writes reasoning and tool calls is not known. Say it with --dialect NAME; "
+        "`turnwire dialects` lists them."
+    )

@@ -7,6 +7,7 @@ work with it; a failure before the first byte is a status in the API's own error
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import string
 import time
@@ -39,6 +40,8 @@ __all__ = [
     "run_watched",
     "tenant_of",
 ]
+
+log = logging.getLogger("turnwire.exchange")
 
 # What a client is told when the gateway itself ends its turn.
 _ENDINGS: dict[str, tuple[ErrorKind, str]] = {
@@ -206,9 +209,17 @@ class TurnEndpoint:
         except ClientGone:
             return
         except TurnFailure as failure:
-            self._host.failed(self._api.name, failure)
-            error = self._api.error_reply(failure)
-            await reply(send, error.status, error.body, media_type=error.media_type, headers=error.headers)
+            await self.refuse(failure, send)
+        except Exception:
+            # A defect of ours is still answered in the API's shape; the trace goes to the log.
+            log.exception("a defect while answering %s", self._api.name)
+            await self.refuse(TurnFailure("internal", "The gateway failed to answer this request."), send)
+
+    async def refuse(self, failure: TurnFailure, send: Send) -> None:
+        """Answer with a failure, before any byte of the turn."""
+        self._host.failed(self._api.name, failure)
+        error = self._api.error_reply(failure)
+        await reply(send, error.status, error.body, media_type=error.media_type, headers=error.headers)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._host.draining:

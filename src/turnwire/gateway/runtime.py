@@ -15,6 +15,7 @@ import msgspec
 
 from turnwire.engines.interface import Engine, EngineInfo
 from turnwire.parsers import Dialect
+from turnwire.profiles import Profile
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.prompt import Prompt, Tokenizer
 from turnwire.prompts.recall import RecallCache, TurnRecall, stored_turn, turn_keys, turn_space
@@ -56,7 +57,7 @@ class ModelRuntime:
         store: TurnStore | None = None,
         aliases: Sequence[str] = (),
         display_name: str | None = None,
-        sampling: Sampling | None = None,
+        profile: Profile | None = None,
         stop_token_ids: tuple[int, ...] = (),
     ) -> None:
         self.id = model_id
@@ -69,7 +70,8 @@ class ModelRuntime:
         self.tokenizer = tokenizer
         self.window = window
         self.stop_token_ids = stop_token_ids
-        self._sampling = sampling or Sampling()
+        self.profile = profile
+        self._sampling = profile.sampling if profile else Sampling()
         self._sealer = sealer
         self._store = store
         self._recalled = RecallCache()

@@ -1,6 +1,6 @@
 """The keys that seal turns: given, read from a file, or made once and kept for the user.
 
-Promise: a restart opens the seals of the run before it; a key file is readable by its owner only; of several keys in a file
+Promise: a restart opens the seals of the run before it; a key file is its owner's only; of several keys in a file
 the first one seals and all of them open.
 """
 
