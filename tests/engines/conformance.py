@@ -101,7 +101,7 @@ async def fails(engine: Engine, wanted: GenerateRequest) -> tuple[EngineError, s
 async def soon(condition: Callable[[], bool]) -> None:
     """Wait until something is so."""
     async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 (what is awaited happens in another process or task)
+        while not condition():
             await asyncio.sleep(0.01)
 
 

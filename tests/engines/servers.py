@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from aiohttp import web
@@ -47,7 +47,7 @@ class FakeServer:
         self.tokenizer = tokenizer
         self.window = window
         self.requests: list[dict[str, Any]] = []
-        self.headers: list[dict[str, str]] = []
+        self.headers: list[Mapping[str, str]] = []
         self.aborts = 0
         self.aborted = asyncio.Event()
         self.entered = asyncio.Event()
@@ -58,12 +58,12 @@ class FakeServer:
         self._runner: web.AppRunner | None = None
         self.url = ""
 
-    async def start(self) -> str:
+    async def start(self, port: int = 0) -> str:
         app = web.Application(client_max_size=1 << 26)
         self.routes(app.router)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", port)
         await site.start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
         return self.url
@@ -99,7 +99,7 @@ class FakeServer:
     async def generate(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         self.requests.append(body)
-        self.headers.append(dict(request.headers))
+        self.headers.append(request.headers)
         prompt, sampling = self.asked(body)
         line = self.line
         if not body.get("stream"):
@@ -465,6 +465,53 @@ class FakeLlamaCpp(FakeServer):
                 "tokens_cached": total,
                 "timings": {"cache_n": cached, "prompt_n": total - cached, "predicted_n": predicted},
             }
+
+
+class FakeChat(FakeServer):
+    """A Chat Completions server that says the script's text as `content`, or `deltas` where they are given."""
+
+    kind = "vllm"
+    deltas: list[dict[str, Any]] | None = None
+    finish = "stop"
+
+    def routes(self, router: web.UrlDispatcher) -> None:
+        router.add_post("/v1/chat/completions", self.generate)
+        router.add_post("/v1/embeddings", self.embeddings)
+        router.add_get("/v1/models", _always(lambda: {"data": [{"id": "toy", "max_model_len": self.window}]}))
+
+    async def embeddings(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        data = [{"index": at, "embedding": [float(len(text)), 1.0]} for at, text in enumerate(body["input"])]
+        return web.json_response({"data": data[::-1]})
+
+    def asked(self, body: dict[str, Any]) -> tuple[list[int], Sampling]:
+        words = "".join(str(message["content"]) for message in body["messages"])
+        limit = body.get("max_tokens")
+        return list(words.encode()) * 40, Sampling(max_tokens=limit, stop=tuple(body.get("stop") or ()))
+
+    async def events(
+        self, body: dict[str, Any], performance: Performance, prompt: list[int], cached: int
+    ) -> AsyncIterator[dict[str, Any] | str]:
+        yield {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]}
+        deltas = self.deltas
+        if deltas is None:
+            deltas = [{"content": batch.text} for batch in performance.batches]
+        for delta in deltas:
+            choice: dict[str, Any] = {"index": 0, "delta": delta, "finish_reason": None}
+            if body.get("logprobs") and "content" in delta:
+                rival = {"token": delta["content"], "logprob": -0.5, "bytes": None}
+                choice["logprobs"] = {"content": [{**rival, "top_logprobs": [rival]}]}
+            yield {"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [choice]}
+        if performance.reason is not None:
+            reason = "length" if performance.reason == "length" else self.finish
+            choice = {"index": 0, "delta": {}, "finish_reason": reason, "stop_reason": performance.stop_sequence}
+            yield {"id": "chatcmpl-1", "choices": [choice]}
+            usage = {
+                "prompt_tokens": 80,
+                "completion_tokens": len(performance.ids),
+                "prompt_tokens_details": {"cached_tokens": 64 if cached else 0},
+            }
+            yield {"id": "chatcmpl-1", "choices": [], "usage": usage}
 
 
 def _always(body: Callable[[], dict[str, Any]]) -> Callable[[web.Request], Awaitable[web.Response]]:

@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from turnwire.engines.llamacpp import LlamaCppEngine
+from turnwire.engines.openai import OpenAIEngine
 from turnwire.engines.sglang import SGLangEngine
 from turnwire.engines.trtllm import TRTLLMEngine
 from turnwire.engines.vllm import VLLMEngine
 
 from .conformance import CHECKS, ScriptedSubject, ServerSubject, Subject
-from .servers import FakeLlamaCpp, FakeSGLang, FakeTRTLLM, FakeVLLM
+from .servers import FakeChat, FakeLlamaCpp, FakeSGLang, FakeTRTLLM, FakeVLLM
 from .toytokenizer import ToyTokenizer
 
 SUBJECTS: tuple[Subject, ...] = (
@@ -28,6 +29,10 @@ SUBJECTS: tuple[Subject, ...] = (
     ServerSubject("trtllm", lambda line: FakeTRTLLM(line, ToyTokenizer()), lambda url: TRTLLMEngine(url, TOKENIZER)),
     ServerSubject(
         "llamacpp", lambda line: FakeLlamaCpp(line, ToyTokenizer()), lambda url: LlamaCppEngine(url, TOKENIZER)
+    ),
+    ServerSubject("openai", lambda line: FakeChat(line, ToyTokenizer()), OpenAIEngine),
+    ServerSubject(
+        "openai-raw", lambda line: FakeChat(line, ToyTokenizer()), lambda url: OpenAIEngine(url, mode="text")
     ),
 )
 TOKENIZER = ToyTokenizer()
