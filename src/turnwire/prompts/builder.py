@@ -10,18 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 
-from turnwire.prompts.pieces import Label, Piece, PieceMemory, tokenized
+from turnwire.prompts.labels import labelled
+from turnwire.prompts.pieces import Piece, PieceMemory, tokenized
 from turnwire.prompts.policy import Plan, ReplayPolicy
 from turnwire.prompts.probe import probe
 from turnwire.prompts.prompt import Prompt, Recall, RecalledTurn, Section, Tokenizer
 from turnwire.prompts.replay import Scribe, Text, UnknownSeam
+from turnwire.prompts.speech import in_template_order, rest_of, spoken_in_order, spoken_on
 from turnwire.prompts.stability import StabilityOptions, stabilise
 from turnwire.prompts.template import Renderer, TemplateFailure
 from turnwire.prompts.traits import TemplateTraits
-from turnwire.turns import Conversation, Message, Note, ReasoningBlock
+from turnwire.turns import Conversation, Message, Note, ReasoningBlock, TextBlock, Tool
 
 __all__ = ["PromptBuilder"]
 
@@ -48,42 +51,40 @@ class PromptBuilder:
         self.traits = traits if traits is not None else probe(template)
         self.policy = policy or ReplayPolicy()
         self.stability = stability or StabilityOptions()
-        self._memory = memory or PieceMemory()
+        self.memory = memory or PieceMemory()
 
     def build(self, conversation: Conversation, recall: Recall | None = None) -> Prompt:
-        """The prompt for the conversation's next assistant turn. A template that refuses the conversation raises
-        TemplateFailure."""
+        """The prompt for the conversation's next assistant turn; a conversation that ends with assistant text is
+        continued from there. A template that refuses the conversation raises TemplateFailure."""
         stable, notes = stabilise(
             conversation,
             self.stability,
             mid_system=self.traits.mid_system is not None,
             system=self.traits.system,
         )
+        begun = _begun(stable.messages)
+        if begun is not None:
+            stable = msgspec.structs.replace(stable, messages=stable.messages[:-1])
         plan = self.policy.plan(stable, self.traits)
         notes.extend(plan.notes)
-        messages = _without_thoughts(stable.messages, plan.bare)
-        turns = self._recalled(messages, plan, recall, notes)
-        draft = _Draft(self, stable, messages, plan, notes)
+        draft = _Draft(self, stable.messages, stable.tools, plan, notes)
+        turns = draft.exact_turns(recall)
         try:
-            return draft.prompt(turns)
+            return draft.prompt(turns, begun)
         except (UnknownSeam, TemplateFailure) as error:
             if not turns:
                 raise
             notes.append(Note("replay.not_spliced", f"earlier turns were rendered by the template: {error}"))
-            return draft.prompt({})
+            return draft.prompt({}, begun)
 
-    def _recalled(
-        self, messages: Sequence[Message], plan: Plan, recall: Recall | None, notes: list[Note]
-    ) -> dict[int, RecalledTurn]:
-        if recall is None:
-            return {}
-        turns: dict[int, RecalledTurn] = {}
-        for position in sorted(plan.exact):
-            turn, said = recall.recall(messages[position])
-            notes.extend(said)
-            if turn is not None and turn.complete and turn.ids:
-                turns[position] = turn
-        return turns
+
+class _Turn(msgspec.Struct, frozen=True):
+    """A turn that is put in as tokens. `exact` tells what the model wrote from what was written for it; `thinking` is
+    None where the header it was written behind is not known."""
+
+    ids: Sequence[int]
+    exact: bool
+    thinking: bool | None
 
 
 class _Draft:
@@ -92,67 +93,154 @@ class _Draft:
     def __init__(
         self,
         builder: PromptBuilder,
-        conversation: Conversation,
         messages: Sequence[Message],
+        tools: Sequence[Tool],
         plan: Plan,
         notes: list[Note],
     ) -> None:
         self._builder = builder
-        self._messages = messages
+        self._traits = builder.traits
+        self._messages = _without_thoughts(messages, plan.bare)
+        self._tools = tools
         self._plan = plan
         self._notes = notes
-        self._scribe = Scribe(builder.template, builder.traits, messages, conversation.tools, notes)
-        self._digests = [_digest(_encode(message)) for message in messages]
-        self._frame = _digest(_encode([conversation.tools, sorted(plan.args.items())]))
-        self._chain = _chained(self._digests)
+        self._scribe = Scribe(builder.template, builder.traits, self._messages, tools, notes)
+        self._chain = _chained([_digest(_encode(message)) for message in self._messages])
+        self._frame = _digest(_encode(tools))
 
-    def prompt(self, turns: Mapping[int, RecalledTurn]) -> Prompt:
+    # ------------------------------------------------------------------------------------------ turns as tokens
+
+    def exact_turns(self, recall: Recall | None) -> dict[int, _Turn]:
+        """The turns that are put in as tokens, by the index of their message."""
+        turns: dict[int, _Turn] = {}
+        for position in sorted(self._plan.exact):
+            message = self._messages[position]
+            found = self._recalled(message, recall) or self._ordered(message)
+            if found is not None and found.ids:
+                turns[position] = found
+        return turns
+
+    def _recalled(self, message: Message, recall: Recall | None) -> _Turn | None:
+        if recall is None:
+            return None
+        turn, said = recall.recall(message)
+        self._notes.extend(said)
+        if turn is None:
+            return None
+        thinking = self._begun_thinking(turn, message)
+        if turn.complete:
+            return _Turn(turn.ids, True, thinking)
+        rest = spoken_on(self._scribe, self._traits, rest_of(message), self._plan.args)
+        if rest is None:
+            return None
+        return _Turn([*turn.ids, *self._builder.tokenizer.encode(rest)], False, thinking)
+
+    def _ordered(self, message: Message) -> _Turn | None:
+        """A turn nobody can recall: the template may render it, unless it would lose the order of its blocks."""
+        if in_template_order(message.blocks):
+            return None
+        speech = spoken_in_order(self._scribe, self._traits, message.blocks, self._plan.args, self._plan.thinking)
+        if speech is None:
+            self._notes.append(Note("replay.order_lost", "the chat template can only group thoughts, text and calls"))
+            return None
+        return _Turn(self._builder.tokenizer.encode(speech.text), False, speech.thinking)
+
+    def _begun_thinking(self, turn: RecalledTurn, message: Message) -> bool | None:
+        """Whether the turn was written behind a header with thinking on."""
+        on, off = self._traits.tail_on, self._traits.tail_off
+        if off is None or on == off:
+            return None
+        if turn.tail is not None:
+            # One header may end with the other one.
+            ends_on, ends_off = turn.tail.endswith(on), turn.tail.endswith(off)
+            if ends_on != ends_off:
+                return ends_on
+            return len(on) > len(off) if ends_on else None
+        if self._traits.thought_close and self._traits.thought_close in turn.text:
+            return True
+        return any(isinstance(block, ReasoningBlock) for block in message.blocks)
+
+    # ------------------------------------------------------------------------------------------------- assembly
+
+    def prompt(self, turns: Mapping[int, _Turn], begun: str | None) -> Prompt:
         ids: list[int] = []
         sections: list[Section] = []
         stops = [*sorted(turns), len(self._messages)]
-        piece = self._head(stops[0], last=len(stops) == 1)
+        piece = self._head(stops[0], turns.get(stops[0]), begun)
         _append(ids, sections, piece)
-        for turn, end in pairwise(stops):
-            exact = turns[turn]
-            sections.append(Section("turn", turn, len(ids), len(ids) + len(exact.ids)))
-            ids.extend(exact.ids)
-            piece = self._bridge(turn, end, exact, last=end == len(self._messages))
+        for position, end in pairwise(stops):
+            turn = turns[position]
+            sections.append(Section("turn" if turn.exact else "message", position, len(ids), len(ids) + len(turn.ids)))
+            ids.extend(turn.ids)
+            piece = self._bridge(position, end, turn, turns.get(end), begun)
             _append(ids, sections, piece)
-        return Prompt(ids=ids, tail=piece.tail or "", sections=tuple(sections), notes=tuple(self._notes))
+        tail = piece.tail or ""
+        if begun is not None:
+            started = self._builder.tokenizer.encode(begun)
+            sections.append(Section("message", len(self._messages), len(ids), len(ids) + len(started)))
+            ids.extend(started)
+            tail += begun
+        return Prompt(ids=ids, tail=tail, sections=tuple(sections), notes=tuple(self._notes))
 
-    def _head(self, end: int, *, last: bool) -> Piece:
-        key = _digest(b"head", self._frame, self._chain[end])
-        return self._piece(key, 0, end, last, lambda: self._scribe.head(end, self._plan.args, tail=last))
+    def _args(self, before: _Turn | None, begun: str | None) -> dict[str, Any]:
+        """The template's switches for the text before a turn: those it was written with."""
+        thinking = self._plan.thinking
+        if before is not None and before.thinking is not None:
+            thinking = before.thinking
+        elif before is None and begun is not None and self._traits.thought_open:
+            thinking = False  # what is continued is text, and the header must not open a thought before it
+        if thinking == self._plan.thinking:
+            return self._plan.args
+        switch = self._traits.thinking_on if thinking else self._traits.thinking_off
+        return {**self._plan.args, **(switch or {})}
 
-    def _bridge(self, turn: int, end: int, exact: RecalledTurn, *, last: bool) -> Piece:
-        ending = self._builder.tokenizer.decode(exact.ids[-_ENDING:])
-        key = _digest(b"bridge", self._frame, self._chain[turn + 1], ending.encode(), self._chain[end])
-        args = self._plan.args
+    def _head(self, end: int, before: _Turn | None, begun: str | None) -> Piece:
+        args = self._args(before, begun)
+        key = _digest(b"head", self._frame, _encode(sorted(args.items())), self._chain[end])
+        last = before is None
+        return self._piece(key, 0, end, last, lambda: self._scribe.head(end, args, tail=last))
+
+    def _bridge(self, position: int, end: int, turn: _Turn, before: _Turn | None, begun: str | None) -> Piece:
+        args = self._args(before, begun)
+        ending = self._builder.tokenizer.decode(turn.ids[-_ENDING:])
+        key = _digest(
+            b"bridge",
+            self._frame,
+            _encode(sorted(args.items())),
+            self._chain[position + 1],
+            ending.encode("utf-8", "surrogatepass"),
+            self._chain[end],
+        )
+        last = before is None
         return self._piece(
-            key, turn + 1, end, last, lambda: self._scribe.bridge(turn, end, ending, args, tail=last)
+            key, position + 1, end, last, lambda: self._scribe.bridge(position, end, ending, args, tail=last)
         )
 
     def _piece(self, key: bytes, start: int, end: int, last: bool, write: Callable[[], Text]) -> Piece:
-        memory = self._builder._memory
+        memory = self._builder.memory
         piece = memory.get(key)
         if piece is None or (last and piece.tail is None):
             text = write()
-            labels = _labels(text, self._messages, start, end)
+            tools = self._tools if start == 0 else ()
+            labels = labelled(text.whole, text.tail, self._messages, start, end, tools)
             piece = tokenized(self._builder.tokenizer, text.whole, labels, text.tail)
             memory.put(key, piece)
         return piece
+
+
+def _begun(messages: Sequence[Message]) -> str | None:
+    """The text of a last assistant message that is to be continued."""
+    if not messages or messages[-1].role != "assistant":
+        return None
+    if all(isinstance(block, TextBlock) for block in messages[-1].blocks):
+        return messages[-1].text
+    return None
 
 
 def _append(ids: list[int], sections: list[Section], piece: Piece) -> None:
     base = len(ids)
     sections.extend(Section(part.kind, part.index, base + part.start, base + part.end) for part in piece.sections)
     ids.extend(piece.ids)
-
-
-def _labels(text: Text, messages: Sequence[Message], start: int, end: int) -> list[Label]:
-    """Where each message shows in the text, as far as its first words can be found there."""
-    labels = [Label("frame", start, 0)]
-    return labels
 
 
 def _without_thoughts(messages: Sequence[Message], bare: frozenset[int]) -> tuple[Message, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from turnwire.prompts.scenes import Stage, after, call_turn, mark, tool
+from turnwire.prompts.scenes import Stage, after, call_turn, common_prefix, mark, markers, tool
 from turnwire.prompts.seams import learn_seams
 from turnwire.prompts.switches import EFFORTS, HISTORY_SWITCHES, THINKING_SWITCHES
 from turnwire.prompts.template import Renderer, TemplateMessage
@@ -57,10 +57,13 @@ class _Probe:
         tools = self._has_tools()
         on, off, default_on = self._thinking()
         field = self._reasoning_field(on)
+        strips = self._strips()
         kept = self._kept(field, on)
         switch = self._history_switch(field, kept, on)
         effort, values = self._effort(on)
         seams = self._seams(tools, on)
+        tails = self._tail(on), self._tail(off) if off is not None else None
+        opener, closer = self._thought_marks(field, on, tails)
         if seams.to_tool is None and seams.to_user is None:
             self.notes.append("no assistant turn could be found again in what it renders")
         return TemplateTraits(
@@ -70,7 +73,8 @@ class _Probe:
             history_switch=switch,
             thinking_on=on,
             thinking_off=off,
-            thinking_default=default_on if off is not None else field is not None,
+            thinking_default=default_on if off is not None else field is not None or strips,
+            strips_thoughts=strips,
             effort_argument=effort,
             effort_values=values,
             interleaves=self._interleaves(field, on),
@@ -90,8 +94,10 @@ class _Probe:
             call_ids=ids,
             shows_call_ids=self._shows_ids(),
             tail=self._tail({}),
-            tail_on=self._tail(on),
-            tail_off=self._tail(off) if off is not None else None,
+            tail_on=tails[0],
+            tail_off=tails[1],
+            thought_open=opener,
+            thought_close=closer,
             seams=seams,
             notes=tuple(self.notes),
         )
@@ -249,7 +255,10 @@ class _Probe:
             shown = {value: self.stage.show(scene, args={**args, name: value}) for value in values}
             accepted = {value: text for value, text in shown.items() if text is not None}
             if len(set(accepted.values())) > 1:
-                return name, tuple(accepted)
+                free = self.stage.show(scene, args={**args, name: mark("effort")})
+                printed = free is not None and mark("effort") in free
+                # A template that prints any word does not say which words the model knows; these three all do.
+                return name, ("low", "medium", "high") if printed else tuple(accepted)
         return None, ()
 
     def _dressed(self, turn: TemplateMessage, field: ReasoningField, thought: str) -> TemplateMessage:
@@ -325,6 +334,34 @@ class _Probe:
             _LATEST
         )
 
+    def _strips(self) -> bool:
+        """Whether a thought that stands in an earlier turn's text is cut away."""
+        turn: TemplateMessage = {"role": "assistant", "content": f"{mark('thought')}</think>{mark('word')}"}
+        text = self.stage.show([_user("first"), turn, _user("second")])
+        return text is not None and mark("word") in text and mark("thought") not in text
+
+    def _thought_marks(
+        self, field: ReasoningField | None, args: Mapping[str, Any], tails: tuple[str, str | None]
+    ) -> tuple[str, str]:
+        """What the generation header pre-fills of a thought, and the mark that ends one."""
+        on, off = tails
+        closer, prefilled = "", False
+        if field is not None:
+            scene = [_user("go"), self._dressed({"role": "assistant", "content": mark("word")}, field, mark("thought"))]
+            step = [_user("go"), self._dressed(self._loop()[1], field, mark("thought"))]
+            step.append(_result(self.ids[0], "alpha", "done"))
+            texts = (self.stage.show(scene, args=args), self.stage.show(step, tools=[tool("alpha")], args=args))
+            for text, end in zip(texts, (mark("word"), mark("arg")), strict=True):
+                rest = after(text, mark("thought"))
+                if text is not None and rest is not None and end in rest:
+                    closer = closer or _first_mark(rest[: rest.find(end)])
+                    prefilled = prefilled or text[: text.rfind(mark("thought"))].rstrip().endswith(on.rstrip())
+        elif off is not None and on != off:
+            # No thought is shown in history, but the header of a turn without one closes it.
+            only = [off[start:end] for start, end in markers(off) if off[start:end] not in on]
+            closer, prefilled = (only[-1] if only else ""), any(off[a:b] in on[-(b - a) - 2 :] for a, b in markers(off))
+        return (_opener(on, off) if prefilled else ""), closer
+
     # ---------------------------------------------------------------------------------------- where turns meet
 
     def _tail(self, args: Mapping[str, Any]) -> str:
@@ -339,3 +376,26 @@ class _Probe:
 
     def _seams(self, tools: bool, args: Mapping[str, Any]) -> Seams:
         return learn_seams(self.stage, arguments=self.arguments, ids=self.ids, tools=tools, args=args)
+
+
+def _first_mark(text: str) -> str:
+    """The first control token of `text`; a tag that is spelled by two tokens around a word counts as one."""
+    found = markers(text)
+    if not found:
+        return text.strip()
+    start, end = found[0]
+    if len(found) > 1 and text[end : found[1][0]].isalpha():
+        end = found[1][1]
+    return text[start:end]
+
+
+def _opener(on: str, off: str | None) -> str:
+    """The part of a generation header that opens a thought."""
+    found = markers(on)
+    if not found:
+        return ""
+    shared = len(common_prefix(on, off)) if off is not None else len(on)
+    for start, end in found:
+        if start <= shared < end or (end == shared and not on[end : end + 1].isspace() and end < len(on)):
+            return on[start:]
+    return on[found[-1][0] :]

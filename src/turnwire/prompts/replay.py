@@ -117,14 +117,16 @@ class Scribe:
         whole = self._template.render(dressed, tools=tools or empty, generation=True, args=args)
         if not tail:
             return Text(whole)
+        known = (self._traits.tail_on, self._traits.tail_off or "", self._traits.tail)
+        ending = max((text for text in known if whole.endswith(text)), key=len, default="")
+        if ending:
+            return Text(whole, ending)
+        # Another header than behind a plain user message, or none: only a rendering without one can tell.
         try:
             bare = self._template.render(dressed, tools=tools or empty, generation=False, args=args)
         except TemplateFailure:
-            bare = ""
-        if bare and whole.startswith(bare) and len(bare) < len(whole):
-            return Text(whole, whole[len(bare) :])
-        known = (self._traits.tail_on, self._traits.tail_off or "", self._traits.tail)
-        return Text(whole, next((ending for ending in known if ending and whole.endswith(ending)), ""))
+            return Text(whole, "")
+        return Text(whole, whole[len(bare) :] if whole.startswith(bare) else "")
 
     def _behind(self, dressed: list[TemplateMessage], args: Mapping[str, Any], tail: bool) -> Text:
         """What the template writes behind the stub's own text."""
@@ -176,13 +178,11 @@ class Scribe:
         """What the template has to see before the turn for what follows it to read the same."""
         messages = self._messages
         if not self._traits.seams.local:
-            before: list[TemplateMessage] = []
+            dressed: list[TemplateMessage] = []
             for message in messages[:turn]:
-                if message.role == "assistant":
-                    before.append(_unmarked(self._stub(message)))
-                else:
-                    before.extend(self._dressed([message]))
-            return before
+                stands = [_unmarked(self._stub(message))] if message.role == "assistant" else self._dressed([message])
+                dressed.extend(stands)
+            return dressed
         opening = [message for message in messages[:1] if message.role == "system"]
         for position in range(turn - 1, -1, -1):
             message = messages[position]

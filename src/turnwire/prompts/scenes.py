@@ -11,7 +11,18 @@ from typing import Any
 
 from turnwire.prompts.template import Renderer, TemplateFailure, TemplateMessage
 
-__all__ = ["Stage", "after", "between", "call_turn", "common_prefix", "common_suffix", "mark", "marker_start", "tool"]
+__all__ = [
+    "Stage",
+    "after",
+    "between",
+    "call_turn",
+    "common_prefix",
+    "common_suffix",
+    "mark",
+    "marker_start",
+    "markers",
+    "tool",
+]
 
 # What looks like a control token in rendered text: angle or square brackets around a word.
 _MARKER = re.compile(r"<[^<>\s]{1,80}>|\[/?[A-Za-z_]{2,40}\]")
@@ -105,6 +116,11 @@ def common_suffix(first: str, second: str) -> str:
         size += 1
     size = min(size - _inside(first, len(first) - size), size - _inside(second, len(second) - size))
     return first[len(first) - size :] if size > 0 else ""
+
+
+def markers(text: str) -> list[tuple[int, int]]:
+    """Where the control tokens of `text` stand."""
+    return [found.span() for found in _MARKER.finditer(text)]
 
 
 def marker_start(text: str) -> int | None:

@@ -35,7 +35,9 @@ class Seams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
-    """What rendering small conversations showed. `None` means: the template has no such thing."""
+    """What rendering small conversations showed. `None` means: the template has no such thing. `tail` is the generation
+    header by default, `tail_on` and `tail_off` those with thinking switched; `thought_open` is what `tail_on` pre-fills
+    of a thought, `thought_close` the mark that ends one."""
 
     reasoning_field: ReasoningField | None = "reasoning_content"
     kept: tuple[KeptThought, ...] = ("tool_after",)
@@ -46,6 +48,7 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     thinking_default: bool = False
     effort_argument: str | None = None
     effort_values: tuple[str, ...] = ()
+    strips_thoughts: bool = False
     interleaves: bool = False
     tools: bool = True
     tools_empty: Literal["none", "list"] = "none"
@@ -65,10 +68,12 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     tail: str = ""
     tail_on: str = ""
     tail_off: str | None = None
+    thought_open: str = ""
+    thought_close: str = ""
     seams: Seams = Seams()
     notes: tuple[str, ...] = ()
 
     @property
     def thinks(self) -> bool:
         """Whether thoughts play any part in this template."""
-        return self.reasoning_field is not None or self.tail_off is not None or self.tail_on != self.tail
+        return self.reasoning_field is not None or self.thinking_off is not None or self.strips_thoughts
