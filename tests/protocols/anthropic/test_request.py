@@ -166,6 +166,36 @@ def test_a_system_message_may_expire() -> None:
     assert [note.code for note in after.notes] == ["system.message_expired"]
 
 
+def test_every_kind_of_oddity_is_noted_once() -> None:
+    odd = [{"type": "server_tool_use", "id": str(number)} for number in range(30)]
+    inbound = request(messages=[{"role": "user", "content": odd, "id": "m1", "name": "n"}] * 3)
+    assert [note.message for note in inbound.notes] == [
+        "messages.*.id: not used",
+        "messages.*.name: not used",
+        "messages.0.content.0: block of type server_tool_use is kept, but not understood",
+    ]
+
+
+def test_what_was_said_before_reads_the_same_when_more_is_said() -> None:
+    history: list[dict[str, Any]] = [
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        {"role": "system", "content": [{"type": "text", "text": "env", "cache_control": {"type": "ephemeral"}}]},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "t", "signature": "s"},
+                {"type": "tool_use", "id": "t1", "name": "Read", "input": {"path": "x"}},
+            ],
+        },
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "ok"}]},
+        {"role": "assistant", "content": "done"},
+        {"role": "user", "content": "next"},
+    ]
+    whole = request(system="s", messages=history).conversation.messages
+    for length in range(1, len(history)):
+        assert request(system="s", messages=history[:length]).conversation.messages == whole[: length + 1]
+
+
 # ----------------------------------------------------------------------------------------------------- tools
 
 
@@ -353,7 +383,7 @@ def test_lone_surrogates_are_mended() -> None:
         ({"model": 3}, "model"),
         ({"messages": []}, "messages"),
         ({"messages": {}}, "messages"),
-        ({"messages": [{"content": "x"}]}, "messages.0"),
+        ({"messages": [{"content": "x"}]}, "messages.0.role"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role"),
         ({"messages": [{"role": "user", "content": 5}]}, "messages.0.content"),
         ({"messages": [{"role": "user", "content": [{"text": "x"}]}]}, "messages.0.content.0"),
@@ -440,6 +470,17 @@ def test_what_is_over_a_limit_is_refused(fields: dict[str, Any], limits: Limits,
     body = {"model": MODEL, "messages": [{"role": "user", "content": "x"}], **fields}
     failure = refusal(json.dumps(body).encode(), limits)
     assert failure.param == param
+
+
+@pytest.mark.parametrize("levels", [9, 150])
+@pytest.mark.parametrize("kind", ["tool_result", "document", "compaction"])
+def test_content_inside_content_is_bounded(kind: str, levels: int) -> None:
+    content: Any = "x"
+    for _ in range(levels):
+        inside = {"source": {"type": "content", "content": [content]}} if kind == "document" else {"content": [content]}
+        content = {"type": kind, "tool_use_id": "t", **inside}
+    failure = refusal(json.dumps({"model": "m", "messages": [{"role": "user", "content": [content]}]}).encode())
+    assert "nested" in failure.message
 
 
 def test_a_large_body_is_refused_before_it_is_read() -> None:

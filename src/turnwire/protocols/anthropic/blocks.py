@@ -29,11 +29,10 @@ from turnwire.turns import (
     ToolResultBlock,
 )
 
-__all__ = ["BILLING_PREFIX", "BlockReader", "without_billing_line"]
+__all__ = ["BlockReader"]
 
-BILLING_PREFIX = "x-anthropic-billing-header:"
-"""The head of a line that some harnesses put into the system prompt; it varies between requests, so a prompt that
-keeps it never shares a cached prefix."""
+_CONTENT_DEPTH = 8
+_MOST_NOTES = 64
 
 
 class _WireBlock(msgspec.Struct):
@@ -78,6 +77,8 @@ class BlockReader:
         self._limits = limits
         self.tools = tools
         self._blocks = 0
+        self._depth = 0
+        self._noted: set[str] = set()
         self._names: dict[str, str] = {}
         self.notes: list[Note] = []
 
@@ -155,16 +156,14 @@ class BlockReader:
         if text[0] == '"':
             # A model that encoded its arguments twice: the client replays the inner text as a string.
             inner = part(_STRING, raw, path)
-            self.notes.append(Note("request.input_string", f"{path}: arguments came as a string"))
+            self._note("request.input_string", "", f"{path}: arguments came as a string")
             return inner if _is_object(inner) else text
         if UNPARSED_INPUT in text:
             value = any_value(raw, path)
             unparsed = value.get(UNPARSED_INPUT) if isinstance(value, dict) else None
             written = unparsed.get("raw") if isinstance(unparsed, dict) else unparsed
             if isinstance(written, str):
-                self.notes.append(
-                    Note("request.input_unparsed", f"{path}: arguments that are not JSON, kept as written")
-                )
+                self._note("request.input_unparsed", "", f"{path}: arguments that are not JSON, kept as written")
                 return written
         return text
 
@@ -173,7 +172,7 @@ class BlockReader:
             raise invalid(f"{path}.tool_use_id", "a tool_result block needs the id of its call")
         content: list[TextBlock | ImageBlock | OpaqueBlock] = []
         references: list[str] = []
-        for raw, place in self._parts(wire.content, f"{path}.content"):
+        for raw, place in self._nested(wire.content, f"{path}.content"):
             name = self._reference(raw, place)
             if name is not None:
                 references.append(name)
@@ -228,8 +227,16 @@ class BlockReader:
         yield TextBlock(text="\n\n")
 
     def _inner(self, raw: msgspec.Raw, path: str) -> Iterator[Block]:
-        for each, place in self._parts(raw, path):
+        for each, place in self._nested(raw, path):
             yield from self._block(each, place)
+
+    def _nested(self, raw: msgspec.Raw, path: str) -> Iterator[tuple[msgspec.Raw | str, str]]:
+        """The parts of content inside content, which no client nests deeply."""
+        if self._depth == _CONTENT_DEPTH:
+            raise invalid(path, f"content nested deeper than {_CONTENT_DEPTH}")
+        self._depth += 1
+        yield from self._parts(raw, path)
+        self._depth -= 1
 
     def _source(self, wire: _WireBlock, path: str) -> _WireSource:
         if first_byte(wire.source) != "{":
@@ -237,19 +244,16 @@ class BlockReader:
         return part(_SOURCE, wire.source, f"{path}.source")
 
     def _opaque(self, wire_type: str, raw: msgspec.Raw, path: str) -> OpaqueBlock:
-        self.notes.append(
-            Note("request.block_opaque", f"{path}: block of type {wire_type} is kept, but not understood")
-        )
+        shown = wire_type[:64]
+        self._note("request.block_opaque", shown, f"{path}: block of type {shown} is kept, but not understood")
         return OpaqueBlock(wire_type=wire_type, payload=raw_text(raw))
 
-
-def without_billing_line(text: str) -> str:
-    """System text without its billing lines, wherever they stand."""
-    if BILLING_PREFIX not in text:
-        return text
-    kept = [line for line in text.split("\n") if not line.startswith(BILLING_PREFIX)]
-    cleaned = "\n".join(kept)
-    return cleaned.lstrip("\n") if text.startswith(BILLING_PREFIX) else cleaned
+    def _note(self, code: str, subject: str, message: str) -> None:
+        """Note the first case of each kind: a long conversation repeats the same one in every message."""
+        key = f"{code} {subject}"
+        if key not in self._noted and len(self._noted) < _MOST_NOTES:
+            self._noted.add(key)
+            self.notes.append(Note(code, message))
 
 
 def _document_text(source: _WireSource) -> str | None:

@@ -11,23 +11,21 @@ from typing import Any
 
 import msgspec
 
-from turnwire.protocols.anthropic.blocks import BILLING_PREFIX, BlockReader, without_billing_line
+from turnwire.protocols.anthropic.blocks import BlockReader
 from turnwire.protocols.anthropic.context_management import TokenCounter, apply_edits, estimate_tokens, read_edits
 from turnwire.protocols.anthropic.echo import Echo, ThreadLink
+from turnwire.protocols.anthropic.messages import effort_of, read_messages
 from turnwire.protocols.anthropic.tools import read_tool_choice, read_tools
 from turnwire.protocols.context import agent_hints, dispatch_opt_in, side_class, turn_context
 from turnwire.protocols.json_body import JsonBody, any_value, first_byte, invalid, nesting, open_body, part
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.wire import Inbound, TurnFailure
 from turnwire.turns import (
-    Block,
     Conversation,
     Message,
     Note,
     OutputFormat,
-    Role,
     Sampling,
-    TextBlock,
     Thinking,
     Tool,
     ToolChoice,
@@ -36,9 +34,6 @@ from turnwire.turns import (
 
 __all__ = ["decode", "decode_count"]
 
-_NONE = msgspec.Raw(b"")
-_ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "developer"}
-_EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
 _HONOURED = frozenset(
     {
         "model",
@@ -71,13 +66,6 @@ _HONOURED = frozenset(
 )
 
 
-class _WireMessage(msgspec.Struct):
-    role: str
-    content: msgspec.Raw = _NONE
-    output_config: Any = None
-    clear_at: str | None = None
-
-
 class _WireThinking(msgspec.Struct):
     type: str
     budget_tokens: int | None = None
@@ -89,7 +77,6 @@ class _WireThread(msgspec.Struct):
     previous_message_id: str | None = None
 
 
-_MESSAGES = msgspec.json.Decoder(list[_WireMessage])
 _THINKING = msgspec.json.Decoder(_WireThinking)
 _THREAD = msgspec.json.Decoder(_WireThread)
 _STRING = msgspec.json.Decoder(str)
@@ -137,13 +124,15 @@ class _Request:
         thread = self._thread()
         offered, hosted = self._tools()
         reader = BlockReader(self.limits, {tool.name: tool for tool in offered})
-        messages, effort = self._messages(reader)
+        read = read_messages(self._required("messages"), self.fields.get("system"), reader, self.limits, self.notes)
+        if not read.messages and thread is None:
+            raise invalid("messages", "at least one message is needed")
+        messages = read.messages
         self.notes += reader.notes
         tools = tuple(reader.tools.values())
         thinking, display = self._thinking()
         config = self._object("output_config")
-        if effort is None:
-            effort = self._effort(config, "output_config")
+        effort = read.effort or effort_of(config, "output_config", self.notes)
         if effort is not None:
             thinking = msgspec.structs.replace(thinking, effort=effort)
         output = self._format(config)
@@ -180,51 +169,6 @@ class _Request:
             ),
         )
 
-    # -------------------------------------------------------------------------------------------- messages
-
-    def _messages(self, reader: BlockReader) -> tuple[tuple[Message, ...], str | None]:
-        wires = part(_MESSAGES, self._required("messages"), "messages")
-        if len(wires) > self.limits.messages:
-            raise invalid("messages", f"{len(wires)} messages; the limit is {self.limits.messages}")
-        messages: list[Message] = []
-        effort: str | None = None
-        last_user = max((index for index, wire in enumerate(wires) if wire.role == "user"), default=-1)
-        if "system" in self.fields:
-            messages += self._system(Message(role="system", blocks=reader.content(self.fields["system"], "system")))
-        for index, wire in enumerate(wires):
-            path = f"messages.{index}"
-            role = _ROLES.get(wire.role)
-            if role is None:
-                raise invalid(f"{path}.role", f"{wire.role!r} is none of user, assistant, system")
-            message = Message(role=role, blocks=reader.content(wire.content, f"{path}.content"))
-            if role in ("system", "developer"):
-                if wire.clear_at == "next_user_message" and index < last_user:
-                    self.notes.append(Note("system.message_expired", f"{path}: shown only until the next user message"))
-                else:
-                    messages += self._system(message)
-            else:
-                messages.append(message)
-            if wire.output_config is not None:
-                effort = self._effort(wire.output_config, f"{path}.output_config") or effort
-        if not messages and "thread" not in self.fields:
-            raise invalid("messages", "at least one message is needed")
-        return tuple(messages), effort
-
-    def _system(self, message: Message) -> tuple[Message, ...]:
-        """The message without billing lines; nothing where nothing is left."""
-        if BILLING_PREFIX in message.text:
-            blocks: list[Block] = []
-            for block in message.blocks:
-                if isinstance(block, TextBlock):
-                    text = without_billing_line(block.text)
-                    if text:
-                        blocks.append(TextBlock(text=text))
-                else:
-                    blocks.append(block)
-            message = Message(role=message.role, blocks=tuple(blocks))
-            self.notes.append(Note("system.billing_line_dropped", "a per-request billing line was left out"))
-        return (message,) if message.blocks else ()
-
     # ------------------------------------------------------------------------------------------ the fields
 
     def _tools(self) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
@@ -251,15 +195,6 @@ class _Request:
                 return Thinking(mode="off"), None
         self.notes.append(Note("request.field_ignored", f"thinking.type: {wire.type!r} is not known"))
         return Thinking(), None
-
-    def _effort(self, config: Any, path: str) -> str | None:
-        effort = config.get("effort") if isinstance(config, dict) else None
-        if effort is None:
-            return None
-        if effort in _EFFORTS:
-            return str(effort)
-        self.notes.append(Note("request.field_ignored", f"{path}.effort: not a known effort"))
-        return None
 
     def _format(self, config: dict[str, Any] | None) -> OutputFormat | None:
         path = "output_config.format" if config and config.get("format") is not None else "output_format"
@@ -345,9 +280,8 @@ class _Request:
         return tuple(name.strip() for name in (*names, *listed) if name.strip())
 
     def _ignored(self) -> None:
-        self.notes += (
-            Note("request.field_ignored", f"{name[:64]}: not used") for name in self.fields if name not in _HONOURED
-        )
+        unknown = [name for name in self.fields if name not in _HONOURED]
+        self.notes += (Note("request.field_ignored", f"{name[:64]}: not used") for name in unknown[:64])
 
     # ---------------------------------------------------------------------------------------------- access
 
