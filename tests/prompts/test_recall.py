@@ -55,7 +55,7 @@ class Served:
 
     def __init__(self, raw: Sequence[tuple[tuple[str, ...], str]], turn_id: str = "turn1", tenant: str = "t") -> None:
         self.witness = Witness()
-        sealing = SEALER.turn(turn_id, model="m", tenant=tenant, shape=self.witness)
+        sealing = SEALER.turn(turn_id, model="m", tenant=tenant, tail="<think>\n", shape=self.witness)
         self.blocks: list[Block] = []
         self.ids: list[int] = []
         self.calls: list[str] = []
@@ -90,7 +90,7 @@ class Served:
 
     def store_in(self, store: MemoryTurnStore, session: str = "s") -> None:
         keys = turn_keys(session=session, call_ids=self.calls, said=self.witness.said)
-        turn = stored_turn(self.ids, self.text, self.witness.shape(last=True))
+        turn = stored_turn(self.ids, self.text, self.witness.shape(last=True), tail="<think>\n")
         store.put(turn_space("t", "m"), keys, turn)
 
 
@@ -125,7 +125,7 @@ def test_seals_alone_restore_the_turn() -> None:
     turn, notes = recalled(served.message)
     assert turn is not None
     assert list(turn.ids) == served.ids
-    assert turn.text == served.text
+    assert (turn.text, turn.tail) == (served.text, "<think>\n")
     assert turn.complete
     assert notes == []
 
@@ -162,7 +162,7 @@ def test_rewritten_arguments_still_recall(change: str, way: str) -> None:
     turn, notes = recalled(rewritten(message, change), store if way == "store" else None)
     assert turn is not None
     assert list(turn.ids) == served.ids
-    assert turn.text == served.text
+    assert (turn.text, turn.tail) == (served.text, "<think>\n")
     assert notes == []
 
 
@@ -233,6 +233,27 @@ def test_a_lost_last_seal_leaves_the_leading_part() -> None:
     assert not turn.complete
     assert list(turn.ids) == served.ids[: len(turn.ids)]
     assert turn.text.endswith("<think>Then read it.</think>")
+    assert notes == ["replay.partial"]
+
+
+def test_a_leading_part_ends_with_its_thought_although_the_batch_went_on() -> None:
+    witness = Witness()
+    sealing = SEALER.turn("t1", model="m", tenant="t", tail="<think>\n", shape=witness)
+    sealing.add(TOKENIZER.encode("Hm.</think>\n\nWriting"))
+    witness.feed(
+        [
+            BlockOpened(0, "reasoning"),
+            BlockDelta(0, "Hm.", "Hm."),
+            BlockClosed(0, "reasoning", raw="</think>"),
+            BlockOpened(1, "text", raw="\n\n"),
+            BlockDelta(1, "Writing", "Writing"),
+        ]
+    )
+    blocks = (ReasoningBlock(text="Hm.", seal=sealing.seal()), TextBlock(text="Writing it."))
+    turn, notes = recalled(Message(role="assistant", blocks=blocks))
+    assert turn is not None
+    assert list(turn.ids) == TOKENIZER.encode("Hm.</think>")
+    assert (turn.text, turn.complete, turn.tail) == ("Hm.</think>", False, "<think>\n")
     assert notes == ["replay.partial"]
 
 

@@ -177,6 +177,6 @@ def test_any_payload_is_a_segment_or_an_error(payload: bytes) -> None:
 def test_a_payload_that_unpacks_beyond_its_count_is_an_error() -> None:
     segment = Segment(turn="t", number=0, start=0, last=False, ids=array("I", [7] * 5000))
     payload = bytearray(pack(segment))
-    payload[8:12] = (10).to_bytes(4, "big")
+    payload[10:14] = (10).to_bytes(4, "big")
     with pytest.raises(PayloadError):
         unpack(bytes(payload), 0)

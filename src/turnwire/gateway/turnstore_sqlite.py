@@ -28,7 +28,7 @@ _WAITING = 4096
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS turns (
   number INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL, ids BLOB NOT NULL, text BLOB NOT NULL,
-  shape BLOB NOT NULL, size INTEGER NOT NULL);
+  shape BLOB NOT NULL, tail TEXT, size INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS turn_keys (
   space TEXT NOT NULL, key TEXT NOT NULL, number INTEGER NOT NULL REFERENCES turns ON DELETE CASCADE,
   PRIMARY KEY (space, key, number)) WITHOUT ROWID;
@@ -74,7 +74,7 @@ class SQLiteTurnStore:
         try:
             with self._lock:
                 rows = self._database.execute(
-                    "SELECT ids, text, shape FROM turn_keys JOIN turns USING (number)"
+                    "SELECT ids, text, shape, tail FROM turn_keys JOIN turns USING (number)"
                     " WHERE space = ? AND key = ? ORDER BY number DESC LIMIT ?",
                     (space, key, _SAME_KEY),
                 ).fetchall()
@@ -110,8 +110,8 @@ class SQLiteTurnStore:
             if known is not None:
                 return
             number = database.execute(
-                "INSERT INTO turns (digest, ids, text, shape, size) VALUES (?, ?, ?, ?, ?)",
-                (digest, ids, text, turn.shape, turn.size),
+                "INSERT INTO turns (digest, ids, text, shape, tail, size) VALUES (?, ?, ?, ?, ?, ?)",
+                (digest, ids, text, turn.shape, turn.tail, turn.size),
             ).lastrowid
             database.executemany(
                 "INSERT OR IGNORE INTO turn_keys VALUES (?, ?, ?)", [(space, key, number) for key in keys]
@@ -123,12 +123,12 @@ class SQLiteTurnStore:
                 self._size -= size
 
 
-def _turn(ids: bytes, text: bytes, shape: bytes) -> StoredTurn:
+def _turn(ids: bytes, text: bytes, shape: bytes, tail: str | None) -> StoredTurn:
     found: array[int] = array("I")
     found.frombytes(ids)
     if sys.byteorder == "big":
         found.byteswap()
-    return StoredTurn(ids=found, text=text.decode("utf-8", "surrogatepass"), shape=shape)
+    return StoredTurn(ids=found, text=text.decode("utf-8", "surrogatepass"), shape=shape, tail=tail)
 
 
 def _bytes(ids: array[int]) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from threading import Lock
 
 from turnwire.prompts.prompt import RecalledTurn, Tokenizer
-from turnwire.prompts.recall_shape import content_mark, edits, thoughts_mark
+from turnwire.prompts.recall_shape import content_mark, edits, thought_end, thoughts_mark
 from turnwire.prompts.seals import Sealer, Segment, Unopened
 from turnwire.prompts.store import StoredTurn, TurnStore, call_key, said_key
 from turnwire.turns import Message, Note, ReasoningBlock, ToolCallBlock
@@ -172,7 +172,23 @@ class TurnRecall:
         if changed is not None:
             notes.append(_note("replay.edited", changed))
             return None
-        return RecalledTurn(ids=ids, text=self._tokenizer.decode(ids), complete=last.last)
+        if not last.last:
+            ids = self._up_to_thought(ids, thought_end(last.shape))
+        tail = segments[0][1].tail
+        return RecalledTurn(ids=ids, text=self._tokenizer.decode(ids), complete=last.last, tail=tail)
+
+    def _up_to_thought(self, ids: array[int], end: int | None) -> array[int]:
+        """The ids up to the end of the last thought, where the engine's last batch reached over it. A token that lies
+        across the end goes: what follows the thought is written anew from what the client sent."""
+        if end is None:
+            return ids
+        detokenizer = self._tokenizer.detokenizer()
+        size = 0
+        for place, token in enumerate(ids):
+            size += len(detokenizer.feed((token,)))
+            if size > end:
+                return ids[:place]
+        return ids
 
     # -------------------------------------------------------------------------------------------------- from store
 
@@ -200,7 +216,7 @@ class TurnRecall:
                 notes.append(_note("replay.edited", changes[0] or ""))
             return None
         turn = fitting[0]
-        return RecalledTurn(ids=turn.ids, text=turn.text)
+        return RecalledTurn(ids=turn.ids, text=turn.text, tail=turn.tail)
 
 
 def _distinct(turns: Sequence[StoredTurn]) -> list[StoredTurn]:
@@ -215,6 +231,6 @@ def _note(code: str, detail: str = "") -> Note:
     return Note(code, NOTES[code].format(detail))
 
 
-def stored_turn(ids: Sequence[int], text: str, shape: bytes) -> StoredTurn:
+def stored_turn(ids: Sequence[int], text: str, shape: bytes, *, tail: str | None = None) -> StoredTurn:
     """A finished turn, ready to be stored."""
-    return StoredTurn(ids=array("I", ids), text=text, shape=shape)
+    return StoredTurn(ids=array("I", ids), text=text, shape=shape, tail=tail)

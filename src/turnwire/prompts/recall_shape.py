@@ -20,15 +20,18 @@ from turnwire.turns import (
     Event,
     Message,
     ReasoningBlock,
+    SealCarried,
     TextBlock,
     ToolCallBlock,
     ToolCallClosed,
+    Usage,
 )
 
-__all__ = ["Witness", "content_mark", "edits", "thoughts_mark"]
+__all__ = ["Witness", "content_mark", "edits", "thought_end", "thoughts_mark"]
 
 _TEXT_SIZE = 12
-_HEAD = struct.Struct(f">B{_TEXT_SIZE}s{_TEXT_SIZE}sH")  # whole turn or only its thoughts, thoughts, text, calls
+# Whole turn or only its thoughts, raw characters up to the last thought's end, thoughts, text, calls.
+_HEAD = struct.Struct(f">BI{_TEXT_SIZE}s{_TEXT_SIZE}sH")
 _CALL = struct.Struct(">4sH")
 _UNCHECKED = 0xFFFF
 _MOST_BYTES = 32_768
@@ -64,20 +67,26 @@ class Witness:
         self._thoughts = _Words()
         self._open: dict[int, list[str]] = {}
         self._calls: list[_Call] = []
+        self._raw = 0
+        self._thought_end = 0
 
     def feed(self, events: Sequence[Event]) -> None:
         """The turn's next events."""
         for event in events:
-            kind = type(event)
-            if kind is BlockDelta:
-                into = self._open.get(event.index)  # type: ignore[union-attr]
+            if isinstance(event, (Usage, SealCarried)):
+                continue
+            self._raw += len(event.raw)
+            if isinstance(event, BlockDelta):
+                into = self._open.get(event.index)
                 if into is not None:
-                    into.append(event.text)  # type: ignore[union-attr]
+                    into.append(event.text)
             elif isinstance(event, BlockOpened):
                 if event.kind != "tool_call":
                     self._open[event.index] = (self._text if event.kind == "text" else self._thoughts).pieces
             elif isinstance(event, BlockClosed):
                 self._open.pop(event.index, None)
+                if event.kind == "reasoning":
+                    self._thought_end = self._raw
             elif isinstance(event, ToolCallClosed):
                 marks = None if event.malformed else argument_marks(event.arguments)
                 self._calls.append(_Call(_name_mark(event.name), None if marks is None else marks[0]))
@@ -91,8 +100,8 @@ class Witness:
     def shape(self, *, last: bool) -> bytes:
         """The turn's shape by now. Before the end it only tells of thoughts: text and calls may still grow."""
         if not last:
-            return _HEAD.pack(0, self._thoughts.mark(), bytes(_TEXT_SIZE), 0)
-        parts = [_HEAD.pack(1, self._thoughts.mark(), self._text.mark(), len(self._calls))]
+            return _HEAD.pack(0, self._thought_end, self._thoughts.mark(), bytes(_TEXT_SIZE), 0)
+        parts = [_HEAD.pack(1, 0, self._thoughts.mark(), self._text.mark(), len(self._calls))]
         size = len(parts[0])
         for call in self._calls:
             marks = b"" if call.marks is None else b"".join(sorted(call.marks))
@@ -130,6 +139,11 @@ def edits(shape: bytes, message: Message) -> str | None:
     return None
 
 
+def thought_end(shape: bytes) -> int | None:
+    """How many raw characters the turn had when its last thought closed, for the shape of a part of a turn."""
+    return int(_HEAD.unpack_from(shape)[1]) or None if len(shape) >= _HEAD.size else None
+
+
 def content_mark(message: Message) -> bytes:
     """The mark of a message's text."""
     return _mark("".join([block.text for block in message.blocks if isinstance(block, TextBlock)]))
@@ -149,7 +163,7 @@ def _fits(marks: frozenset[bytes], block: ToolCallBlock) -> bool:
 
 def _read(shape: bytes) -> tuple[bool, bytes, bytes, list[_Call]] | None:
     try:
-        whole, thoughts, text, count = _HEAD.unpack_from(shape)
+        whole, _, thoughts, text, count = _HEAD.unpack_from(shape)
         place = _HEAD.size
         calls: list[_Call] = []
         for _ in range(count):

@@ -31,6 +31,7 @@ _OPEN = struct.Struct(">4s4s4s16sHI")
 _TAG_SIZE = 16
 _MOST_CHARS = 8 * 1024 * 1024
 _MOST_SEGMENTS = 0xFFFF
+_MOST_TAIL = 2048
 
 
 class Unopened(msgspec.Struct, frozen=True):
@@ -82,9 +83,18 @@ class Sealer:
         self._newest = made[0]
         self._keys = {key.id: key for key in reversed(made)}
 
-    def turn(self, turn_id: str, *, model: str, tenant: str, shape: ShapeSource | None = None) -> TurnSealer:
-        """A sealer for the output of one turn."""
-        return TurnSealer(self, turn_id, model=model, tenant=tenant, shape=shape)
+    def turn(
+        self,
+        turn_id: str,
+        *,
+        model: str,
+        tenant: str,
+        tail: str | None = None,
+        shape: ShapeSource | None = None,
+    ) -> TurnSealer:
+        """A sealer for the output of one turn. `tail` is the end of its prompt (`Prompt.tail`); `shape` watches what
+        the client sees of it (`recall_shape.Witness`)."""
+        return TurnSealer(self, turn_id, model=model, tenant=tenant, tail=tail, shape=shape)
 
     def seal(self, segment: Segment, *, model: str, tenant: str, salt: bytes) -> str:
         """The seal of a segment. `salt` is 16 random bytes, drawn once for a turn."""
@@ -142,12 +152,20 @@ class TurnSealer:
     A batch may reach over the end of a thought; the seal then covers a few ids more, and the segments still join."""
 
     def __init__(
-        self, sealer: Sealer, turn_id: str, *, model: str, tenant: str, shape: ShapeSource | None = None
+        self,
+        sealer: Sealer,
+        turn_id: str,
+        *,
+        model: str,
+        tenant: str,
+        tail: str | None = None,
+        shape: ShapeSource | None = None,
     ) -> None:
         self._sealer = sealer
         self._turn = turn_id
         self._model = model
         self._tenant = tenant
+        self._tail = tail if tail is None else tail[-_MOST_TAIL:]
         self._shape = shape
         self._salt = os.urandom(16)
         self._ids: array[int] = array("I")
@@ -184,6 +202,7 @@ class TurnSealer:
             last=last,
             ids=self._ids,
             shape=self._shape.shape(last=last) if self._shape else b"",
+            tail=None if self._number else self._tail,
         )
         made = self._sealer.seal(segment, model=self._model, tenant=self._tenant, salt=self._salt)
         self._start += len(self._ids)

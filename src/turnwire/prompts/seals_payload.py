@@ -17,8 +17,8 @@ __all__ = ["MOST_IDS", "PayloadError", "Segment", "pack", "unpack"]
 MOST_IDS = 1_000_000
 """Ids in one segment; a turn that is longer is not sealed."""
 
-_FIXED = struct.Struct(">BBHII")  # flags, length of the turn id, length of the shape, start, count
-_LAST, _COMPRESSED = 1, 2
+_FIXED = struct.Struct(">BBHHII")  # flags, lengths of turn id, shape and tail, start, count
+_LAST, _COMPRESSED, _HAS_TAIL = 1, 2, 4
 _WIDTH_SHIFT = 4
 
 
@@ -28,7 +28,8 @@ class PayloadError(ValueError):
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
     """Output tokens `[start, start + len(ids))` of a turn. Segments are numbered from 0; the one that is `last` ends
-    the turn. `shape` is how the turn looked to the client by then (see `recall_shape`), empty if unknown."""
+    the turn. `shape` is how the turn looked to the client by then (see `recall_shape`), empty if unknown. `tail` is
+    the end of the prompt that the turn was written behind; the first segment carries it."""
 
     turn: str
     number: int
@@ -36,6 +37,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     last: bool
     ids: array[int]
     shape: bytes = b""
+    tail: str | None = None
 
 
 def pack(segment: Segment) -> bytes:
@@ -48,27 +50,30 @@ def pack(segment: Segment) -> bytes:
     if len(packed) < len(plain):
         flags |= _COMPRESSED
         plain = packed
-    turn = segment.turn.encode()
-    if len(turn) > 255:
-        raise ValueError("a turn id has at most 255 bytes")
-    head = _FIXED.pack(flags, len(turn), len(segment.shape), segment.start, len(ids))
-    return b"".join((head, turn, segment.shape, plain))
+    if segment.tail is not None:
+        flags |= _HAS_TAIL
+    turn, tail = segment.turn.encode(), (segment.tail or "").encode("utf-8", "surrogatepass")
+    if len(turn) > 255 or len(tail) > 0xFFFF:
+        raise ValueError("a turn id has at most 255 bytes and a tail 65535")
+    head = _FIXED.pack(flags, len(turn), len(segment.shape), len(tail), segment.start, len(ids))
+    return b"".join((head, turn, segment.shape, tail, plain))
 
 
 def unpack(payload: bytes, number: int) -> Segment:
     """The segment in `payload`."""
     try:
-        flags, turn_size, shape_size, start, count = _FIXED.unpack_from(payload)
+        flags, turn_size, shape_size, tail_size, start, count = _FIXED.unpack_from(payload)
     except struct.error:
         raise PayloadError("too short") from None
     if count > MOST_IDS:
         raise PayloadError("too many ids")
     turn_end = _FIXED.size + turn_size
     shape_end = turn_end + shape_size
+    tail_end = shape_end + tail_size
     width = flags >> _WIDTH_SHIFT
-    if width not in (2, 3, 4) or shape_end > len(payload):
+    if width not in (2, 3, 4) or tail_end > len(payload):
         raise PayloadError("malformed")
-    plain = payload[shape_end:]
+    plain = payload[tail_end:]
     if flags & _COMPRESSED:
         stream = zlib.decompressobj()
         try:
@@ -79,11 +84,17 @@ def unpack(payload: bytes, number: int) -> Segment:
         raise PayloadError("malformed")
     try:
         turn = payload[_FIXED.size : turn_end].decode()
+        tail = payload[shape_end:tail_end].decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
         raise PayloadError("malformed") from None
-    shape = payload[turn_end:shape_end]
     return Segment(
-        turn=turn, number=number, start=start, last=bool(flags & _LAST), ids=_widened(plain, width), shape=shape
+        turn=turn,
+        number=number,
+        start=start,
+        last=bool(flags & _LAST),
+        ids=_widened(plain, width),
+        shape=payload[turn_end:shape_end],
+        tail=tail if flags & _HAS_TAIL else None,
     )
 
 

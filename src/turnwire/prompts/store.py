@@ -21,11 +21,13 @@ _RECORD_OVERHEAD = 400
 
 
 class StoredTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn as the model wrote it: its output ids, raw text, and how it looked to the client."""
+    """A turn as the model wrote it: its output ids, raw text, how it looked to the client, and the end of the prompt
+    it was written behind."""
 
     ids: array[int]
     text: str
     shape: bytes = b""
+    tail: str | None = None
 
     @property
     def size(self) -> int:

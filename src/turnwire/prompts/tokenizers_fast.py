@@ -6,8 +6,9 @@ blanks, digits, scripts, broken sequences) and gives None at the first differenc
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from turnwire.prompts.tokenizers_hf import BatchEncoder
 
@@ -34,7 +35,7 @@ def equal_encoder(reference: tokenizers.Tokenizer, path: Path) -> BatchEncoder |
     if path.name != "tokenizer.json":
         return None
     try:
-        import fastokens
+        fastokens: Any = import_module("fastokens")
     except ImportError:
         return None
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import binascii
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -101,7 +101,7 @@ def byte_level(
 ) -> tokenizers.Tokenizer:
     """A byte-level BPE tokenizer from tokens' bytes and ids. Without `merges` they follow from the ranks.
     `whole_words`: a word that is a token stays one, even if no merges lead to it."""
-    library: Any = import_tokenizers()
+    library = import_tokenizers()
     letters = {byte: char for char, byte in byte_alphabet().items()}
     spelled = {token: "".join(map(letters.__getitem__, token)) for token in ranks}
     vocab = {spelled[token]: rank for token, rank in ranks.items()}
@@ -110,7 +110,9 @@ def byte_level(
     # The model knows the added tokens too, so that each keeps its own id when it is added below.
     vocab |= {text: id_ for text, (id_, _) in added.items() if text not in vocab}
     try:
-        inner = library.Tokenizer(library.models.BPE(vocab=vocab, merges=merges, ignore_merges=whole_words))
+        inner: tokenizers.Tokenizer = library.Tokenizer(
+            library.models.BPE(vocab=vocab, merges=merges, ignore_merges=whole_words)
+        )
     except Exception as error:  # the library raises bare Exceptions
         raise TokenizerError(f"the vocabulary and its merges do not fit together: {error}") from None
     steps = [library.pre_tokenizers.Split(library.Regex(each), behavior="isolated") for each in expressions]
