@@ -39,7 +39,7 @@ from .settings import Settings
 from .shelf import ResponseShelf
 from .stores import Retention, open_store
 from .tokens import TokenRoutes
-from .websocket import ResponsesSocket, deny_upgrade
+from .websocket import NoSocket, ResponsesSocket
 
 __all__ = ["Gateway", "create_app"]
 
@@ -182,7 +182,7 @@ class Gateway:
 
     def routes(self) -> list[BaseRoute]:
         listing, tokens = ModelRoutes(self), TokenRoutes(self)
-        socket = ResponsesSocket(self, self.responses.shelf) if self.settings.websocket else deny_upgrade
+        socket = ResponsesSocket(self, self.responses.shelf) if self.settings.websocket else NoSocket()
         return [
             *self.responses.routes(),
             WebSocketRoute("/v1/responses", socket),

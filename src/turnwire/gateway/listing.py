@@ -1,22 +1,27 @@
-"""The model lists: what is served, in the shape the caller's headers ask for."""
+"""The model lists: one body in which OpenAI's, Anthropic's and Codex's clients each find their own fields."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turnwire.protocols import anthropic
+from turnwire.protocols import anthropic, responses
+from turnwire.protocols.codex_catalog import catalog_etag, merged_model, merged_models
 from turnwire.protocols.models import ModelRow, resolve
 from turnwire.protocols.wire import TurnFailure
 
 __all__ = ["ModelRoutes"]
 
+_ALL = 1000
+
 
 class Catalog(Protocol):
     def rows(self) -> Sequence[ModelRow]: ...
+
+    def entries(self) -> Sequence[dict[str, Any]]: ...
 
 
 class ModelRoutes:
@@ -26,13 +31,34 @@ class ModelRoutes:
         self._catalog = catalog
 
     async def page(self, request: Request) -> Response:
-        return Response(anthropic.models_page(self._catalog.rows()), media_type="application/json")
+        rows, entries, query = self._catalog.rows(), self._catalog.entries(), request.query_params
+        try:
+            page = anthropic.models_page(
+                rows, limit=_limit(query.get("limit")), after_id=query.get("after_id"), before_id=query.get("before_id")
+            )
+        except TurnFailure as failure:
+            return self._refused(request, failure)
+        body = merged_models(rows, entries, page)
+        return Response(body, headers={"etag": catalog_etag(entries)}, media_type="application/json")
 
     async def one(self, request: Request) -> Response:
         wanted = request.path_params["model"]
         rows = self._catalog.rows()
         row, _ = resolve(wanted, rows, rows[0].id)
         if row is None:
-            error = anthropic.error_reply(TurnFailure("not_found", f"The model '{wanted}' is not served here."))
-            return Response(error.body, error.status, dict(error.headers), error.media_type)
-        return Response(anthropic.model_object(row, wanted), media_type="application/json")
+            return self._refused(request, TurnFailure("not_found", f"The model '{wanted}' is not served here."))
+        return Response(merged_model(row, anthropic.model_object(row, wanted)), media_type="application/json")
+
+    def _refused(self, request: Request, failure: TurnFailure) -> Response:
+        phrase = anthropic.error_reply if "anthropic-version" in request.headers else responses.error_reply
+        error = phrase(failure)
+        return Response(error.body, error.status, dict(error.headers), error.media_type)
+
+
+def _limit(text: str | None) -> int:
+    """How many to list: all of them, unless the client pages."""
+    if text is None:
+        return _ALL
+    if not text.isascii() or not text.isdigit() or len(text) > 6:
+        raise TurnFailure("invalid_request", f"limit: must be a whole number between 1 and {_ALL}", param="limit")
+    return int(text)

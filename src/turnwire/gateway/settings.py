@@ -44,6 +44,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     record: str | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     enable_streaming_tool_dispatch: bool = False
+    websocket: bool = True
 
     keepalive: float = 10.0
     idle_timeout: float = 300.0

@@ -16,7 +16,15 @@ import msgspec
 
 from turnwire.protocols.models import ModelRow
 
-__all__ = ["alias_entries", "catalog_etag", "catalog_file", "catalog_problems", "matching_slug", "merged_models"]
+__all__ = [
+    "alias_entries",
+    "catalog_etag",
+    "catalog_file",
+    "catalog_problems",
+    "matching_slug",
+    "merged_model",
+    "merged_models",
+]
 
 Entry = Mapping[str, Any]
 
@@ -60,6 +68,11 @@ def merged_models(rows: Sequence[ModelRow], entries: Sequence[Entry], page: byte
             row = next((row for row in rows if model["id"].endswith(row.id.rsplit("/", 1)[-1])), rows[0])
         model.update(_openai_fields(row))
     return msgspec.json.encode({"object": "list", **body, "models": list(entries)})
+
+
+def merged_model(row: ModelRow, model: bytes) -> bytes:
+    """The body of `GET /v1/models/{id}`: the Anthropic object with OpenAI's fields."""
+    return msgspec.json.encode({**msgspec.json.decode(model), **_openai_fields(row)})
 
 
 def _openai_fields(row: ModelRow) -> dict[str, Any]:

@@ -85,7 +85,8 @@ class StreamEncoder:
         self._turn_id = facts.turn_id
         self._echo = echo
         self._now = now
-        self._sequence = 0
+        # The opening two events have the numbers 0 and 1, whenever they are asked for.
+        self._sequence = 2
         self._head = b'{"id":"%b","object":"response","created_at":%d' % (
             response_id(facts.turn_id).encode(),
             facts.created,
@@ -93,7 +94,8 @@ class StreamEncoder:
         self._open: OutputItem | None = None
         self._items: list[bytes] = []
         self._usage: Usage | None = None
-        self.document = self._response(b"in_progress")
+        self._opening = self._response(b"in_progress")
+        self.document = self._opening
         self.finished = False
 
     @property
@@ -102,16 +104,14 @@ class StreamEncoder:
         return tuple(msgspec.json.decode(item) for item in self._items)
 
     def start(self, usage: Usage) -> bytes:
-        return self._frames(
-            [
-                event(b"response.created", b'"response":' + self.document),
-                event(b"response.in_progress", b'"response":' + self.document),
-            ]
+        return b"".join(
+            event(kind, b'"response":%b,"sequence_number":%d}\n\n' % (self._opening, number))
+            for number, kind in enumerate((b"response.created", b"response.in_progress"))
         )
 
     def keepalive(self) -> bytes:
         # Codex counts only parsed events as life, and every client knows this one.
-        return self._frames([event(b"response.in_progress", b'"response":' + self.document)])
+        return self._frames([event(b"response.in_progress", b'"response":' + self._opening)])
 
     def feed(self, events: Sequence[Event]) -> bytes:
         out: list[bytes] = []
