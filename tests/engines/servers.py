@@ -514,6 +514,46 @@ class FakeChat(FakeServer):
             yield {"id": "chatcmpl-1", "choices": [], "usage": usage}
 
 
+class FakeResponses(FakeChat):
+    """A Responses server that says the script's text as one message item, or `items` where they are given."""
+
+    items: list[dict[str, Any]] | None = None
+
+    def routes(self, router: web.UrlDispatcher) -> None:
+        router.add_post("/v1/responses", self.generate)
+        router.add_get("/v1/models", _always(lambda: {"data": [{"id": "toy", "max_model_len": self.window}]}))
+
+    def asked(self, body: dict[str, Any]) -> tuple[list[int], Sampling]:
+        return list(json.dumps(body["input"]).encode()) * 4, Sampling(max_tokens=body.get("max_output_tokens"))
+
+    def stream_error(self, status: int, message: str) -> dict[str, Any]:
+        error = {"code": "server_error", "message": message}
+        return {"type": "response.failed", "response": {"status": "failed", "error": error}}
+
+    async def events(
+        self, body: dict[str, Any], performance: Performance, prompt: list[int], cached: int
+    ) -> AsyncIterator[dict[str, Any] | str]:
+        yield {"type": "response.created", "response": {"id": "resp_1", "status": "in_progress"}}
+        for event in self.items or ():
+            yield event
+        if self.items is None:
+            yield {"type": "response.output_item.added", "output_index": 0, "item": {"type": "message", "id": "m"}}
+            for batch in performance.batches:
+                yield {"type": "response.output_text.delta", "output_index": 0, "delta": batch.text}
+            if performance.reason is not None:
+                yield {"type": "response.output_item.done", "output_index": 0, "item": {"type": "message", "id": "m"}}
+        if performance.reason is not None:
+            usage = {
+                "input_tokens": 80,
+                "output_tokens": len(performance.ids),
+                "input_tokens_details": {"cached_tokens": 64 if cached else 0},
+            }
+            response: dict[str, Any] = {"id": "resp_1", "status": "completed", "usage": usage}
+            if performance.reason == "length":
+                response |= {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+            yield {"type": f"response.{response['status']}", "response": response}
+
+
 def _always(body: Callable[[], dict[str, Any]]) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def answer(_: web.Request) -> web.Response:
         return web.json_response(body())

@@ -8,12 +8,13 @@ import pytest
 
 from turnwire.engines.llamacpp import LlamaCppEngine
 from turnwire.engines.openai import OpenAIEngine
+from turnwire.engines.openai_responses import ResponsesEngine
 from turnwire.engines.sglang import SGLangEngine
 from turnwire.engines.trtllm import TRTLLMEngine
 from turnwire.engines.vllm import VLLMEngine
 
-from .conformance import CHECKS, ScriptedSubject, ServerSubject, Subject
-from .servers import FakeChat, FakeLlamaCpp, FakeSGLang, FakeTRTLLM, FakeVLLM
+from .conformance import CHECKS, ScriptedSubject, ServerSubject, Subject, stop_strings
+from .servers import FakeChat, FakeLlamaCpp, FakeResponses, FakeSGLang, FakeTRTLLM, FakeVLLM
 from .toytokenizer import ToyTokenizer
 
 SUBJECTS: tuple[Subject, ...] = (
@@ -35,6 +36,7 @@ SUBJECTS: tuple[Subject, ...] = (
         "openai-raw", lambda line: FakeChat(line, ToyTokenizer()), lambda url: OpenAIEngine(url, mode="text")
     ),
 )
+RESPONSES = ServerSubject("openai-responses", lambda line: FakeResponses(line, ToyTokenizer()), ResponsesEngine)
 TOKENIZER = ToyTokenizer()
 
 
@@ -42,3 +44,9 @@ TOKENIZER = ToyTokenizer()
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
 async def test_conformance(subject: Subject, check: Callable[[Subject], Awaitable[None]]) -> None:
     await check(subject)
+
+
+@pytest.mark.parametrize("check", [c for c in CHECKS if c is not stop_strings], ids=lambda check: check.__name__)
+async def test_conformance_of_responses(check: Callable[[Subject], Awaitable[None]]) -> None:
+    """The Responses API has no stop strings; everything else holds."""
+    await check(RESPONSES)

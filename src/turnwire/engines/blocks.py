@@ -53,13 +53,22 @@ class BlockWriter:
             self._arguments.append(arguments)
             self.events.append(BlockDelta(self._index, arguments))
 
-    def close(self, seal: str = "") -> None:
+    def seal(self, seal: str) -> None:
+        """End the open thought with its opaque carrier; a thought that was never shown gets a block of its own."""
+        if self._kind != "reasoning":
+            self.close()
+            self._index += 1
+            self.events.append(BlockOpened(self._index, "reasoning"))
+        self._kind = None
+        self.events.append(BlockClosed(self._index, "reasoning", seal))
+
+    def close(self) -> None:
         """End the open block, if there is one."""
         kind, self._kind = self._kind, None
         if kind is None:
             return
         if kind != "tool_call":
-            self.events.append(BlockClosed(self._index, kind, seal))
+            self.events.append(BlockClosed(self._index, kind))
             return
         arguments, self._arguments = "".join(self._arguments), []
         self._closed.add(self._key)

@@ -278,7 +278,7 @@ class OpenAIEngine(HTTPEngine):
         body, notes = chat_body(request, self._model, self._reasoning_field)
         return Call("/chat/completions", body, tuple(notes))
 
-    def _reading(self, request: GenerateRequest) -> ChatReading:
+    def _reading(self, request: GenerateRequest) -> Reading:
         return ChatReading(self.name, len(request.prompt_ids), self._mode, self._learn)
 
     def _learn(self, reasoning_field: str) -> None:

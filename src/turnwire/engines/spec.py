@@ -93,6 +93,10 @@ def create_engine(
         from turnwire.engines.vllm import VLLMEngine
 
         return VLLMEngine(spec.target, model=model, api_key=api_key)
+    if spec.kind == "openai" and spec.target.endswith("/responses"):
+        from turnwire.engines.openai_responses import ResponsesEngine
+
+        return ResponsesEngine(spec.target, model=model, api_key=api_key)
     if spec.kind in ("openai", "openai-raw"):
         from turnwire.engines.openai import OpenAIEngine
 

@@ -28,7 +28,7 @@ from turnwire.turns import (
     ToolResultBlock,
 )
 
-__all__ = ["chat_body", "image_url", "limits", "schema_of", "tool_arguments"]
+__all__ = ["chat_body", "image_url", "limits", "schema_of", "tool_arguments", "visible_tools"]
 
 
 def chat_body(
@@ -43,7 +43,7 @@ def chat_body(
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    visible = _visible_tools(conversation)
+    visible = visible_tools(conversation)
     if visible:
         body["tools"] = [_tool(tool) for tool in visible]
         body["tool_choice"] = _choice(conversation.tool_choice)
@@ -106,7 +106,7 @@ def image_url(image: ImageBlock) -> str:
     return image.url or f"data:{image.media_type or 'image/png'};base64,{image.data}"
 
 
-def _visible_tools(conversation: Conversation) -> list[Tool]:
+def visible_tools(conversation: Conversation) -> list[Tool]:
     """Tools that are not deferred, or that some result has loaded."""
     loaded = {
         name
