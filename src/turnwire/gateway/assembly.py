@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime
+from pathlib import Path
 
 from turnwire.engines.embedded import EmbeddedEngine
 from turnwire.engines.interface import Engine, EngineError, EngineInfo
