@@ -1,0 +1,19 @@
+"""Is turn N a token prefix of turn N+1? If not: where, which section, why, and what to do."""
+
+from turnwire.continuity.renderings import anthropic_diagnostics, header, responses_diagnostics, sentence
+from turnwire.continuity.tracker import SessionTracker, session_key, shared_prefix
+from turnwire.continuity.verdict import CAUSES, Cause, Verdict, Words
+
+__all__ = [
+    "CAUSES",
+    "Cause",
+    "SessionTracker",
+    "Verdict",
+    "Words",
+    "anthropic_diagnostics",
+    "header",
+    "responses_diagnostics",
+    "sentence",
+    "session_key",
+    "shared_prefix",
+]
