@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 
 import pytest
@@ -16,6 +17,8 @@ from turnwire.parsers.codecs import json_text
 from turnwire.parsers.scanner import Scanner
 from turnwire.turns import BlockDelta, Note
 
+# A long run: TURNWIRE_EXAMPLES=20000 pytest tests/parsers/test_laws.py -k laws
+EXAMPLES = int(os.environ.get("TURNWIRE_EXAMPLES", "60"))
 EVERY = [pytest.param(dialect, id=dialect.name) for dialect in dialects()]
 STARTS = (Start(), Start("reasoning"), Start("header"))
 FRAGMENTS = (
@@ -64,7 +67,7 @@ def test_every_dialect_has_a_sample(dialect):
 def test_laws_on_text_made_of_markers(dialect):
     pieces = st.lists(st.sampled_from([*markers(dialect) * 3, *FRAGMENTS]), max_size=30)
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     @given(pieces, st.sampled_from(STARTS), st.integers(0, 2**32), st.sampled_from(["stop", "length"]))
     def law(parts, start, seed, reason):
         same_in_any_cut(dialect, "".join(parts), start, seed, reason)
@@ -78,7 +81,7 @@ def test_laws_on_mutated_outputs(dialect):
     known = [*markers(dialect), *FRAGMENTS]
     size = len(sample)
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     @given(
         st.lists(
             st.tuples(st.integers(0, size), st.integers(0, 30), st.sampled_from(["", "", *known])),
@@ -101,7 +104,7 @@ def test_laws_on_mutated_outputs(dialect):
 
 @pytest.mark.parametrize("dialect", EVERY)
 def test_laws_on_any_text(dialect):
-    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=EXAMPLES // 2, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     @given(st.text(max_size=80), st.sampled_from(STARTS), st.integers(0, 2**32))
     def law(text, start, seed):
         same_in_any_cut(dialect, text, start, seed)

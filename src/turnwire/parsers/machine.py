@@ -253,6 +253,10 @@ class Machine:
         self._place = Place.TEXT
 
     def _break_thought(self, marker: str) -> None:
+        reasoning = self.dialect.reasoning
+        if reasoning is not None and reasoning.mentions and self.sink.mid_sentence():
+            self.sink.say("reasoning", marker)
+            return
         self.sink.close_prose()
         self._place = Place.TEXT
         self.sink.say("text", marker)

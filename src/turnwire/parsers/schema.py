@@ -12,7 +12,7 @@ import msgspec
 from turnwire.parsers.codecs.json_text import lenient
 from turnwire.parsers.sink import is_json
 
-__all__ = ["ANY", "STRING", "Shape", "escape", "fits", "quote", "shape_of", "write"]
+__all__ = ["ANY", "STRING", "Shape", "allows", "decoded", "escape", "fits", "quote", "shape_of", "write"]
 
 _DEPTH: Final = 24
 _BREADTH: Final = 256
@@ -233,7 +233,20 @@ def fits(value: Any, schema: Any) -> bool:
                 return False
             continue
         types = shape_of(properties[key], schema).types
-        kind = _type_of(given)
-        if types is not None and kind not in types and not (kind == "integer" and "number" in types):
+        if types is not None and not allows(types, given):
             return False
     return True
+
+
+def allows(types: frozenset[str], value: Any) -> bool:
+    """Whether a decoded value is of one of the types."""
+    kind = _type_of(value)
+    return kind in types or (kind == "integer" and "number" in types) or (kind == "number" and "integer" in types)
+
+
+def decoded(text: str) -> Any:
+    """The value of a JSON text, None if it is none."""
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return None

@@ -7,14 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
+from typing import TYPE_CHECKING, Final
 
 from turnwire.parsers.codecs.json_text import JsonText
 from turnwire.parsers.dialect import Codec, Sign
 from turnwire.parsers.scanner import WAIT, Scanner, blanks
-from turnwire.parsers.schema import fits
+from turnwire.parsers.schema import decoded, fits
 
 if TYPE_CHECKING:
     from turnwire.parsers.machine import Machine
@@ -92,14 +90,6 @@ class _Plan:
 @lru_cache(maxsize=256)
 def _plan(table: Envelope) -> _Plan:
     return _Plan(table)
-
-
-def decoded(text: str) -> Any:
-    """The value of a JSON text, None if it is none."""
-    try:
-        return msgspec.json.decode(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 class EnvelopeCodec:
@@ -228,14 +218,17 @@ class EnvelopeCodec:
             self._fence = True
             self._sink.keep(marker)
             return pos + len(marker)
-        if self._closes(text, pos) is WAIT:
+        marker = self._plan.closing.at(text, pos, self._machine.closing)
+        if marker is WAIT:
             return pos
+        if marker in self._plan.closers and not self._table.must_fit:
+            self._sink.accept()
+            self._sink.note("call.unnamed")
+            self._sink.keep(marker or "")
+            self._leave()
+            return pos + len(marker or "")
         self._refuse()
         return pos
-
-    def _closes(self, text: str, pos: int) -> str | None:
-        marker = self._plan.closing.at(text, pos, self._machine.closing)
-        return marker if marker is WAIT or marker in self._plan.closers else None
 
     def _items(self, text: str, pos: int) -> int:
         sink = self._sink

@@ -9,11 +9,11 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from turnwire.parsers.codecs.envelope import Envelope, decoded
+from turnwire.parsers.codecs.envelope import Envelope
 from turnwire.parsers.codecs.json_text import JsonText
 from turnwire.parsers.dialect import Codec, Sign
 from turnwire.parsers.scanner import WAIT, Scanner, blanks
-from turnwire.parsers.schema import fits
+from turnwire.parsers.schema import decoded, fits
 
 if TYPE_CHECKING:
     from turnwire.parsers.machine import Machine

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum, auto
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
+from turnwire.parsers.codecs.arguments import JSON_TEXT, Arguments
 from turnwire.parsers.codecs.json_text import JsonText
+from turnwire.parsers.codecs.tags import FOLLOWERS, State, Tag, plan_of, read_attribute
 from turnwire.parsers.dialect import Codec, Sign
-from turnwire.parsers.scanner import WAIT, Scanner, blanks
-from turnwire.parsers.schema import STRING, Shape, escape, quote, write
-from turnwire.parsers.sink import is_json
+from turnwire.parsers.scanner import WAIT, blanks
+from turnwire.parsers.schema import STRING, Shape
 
 if TYPE_CHECKING:
     from turnwire.parsers.machine import Machine
@@ -68,143 +67,38 @@ class Tagged:
 
     def codec(self, machine: Machine) -> Codec:
         """A reader for one turn."""
-        return _TaggedCodec(self, machine)
-
-
-class State(Enum):
-    """Where in a call the reader stands."""
-
-    SECTION = auto()  # inside a section, before or between calls
-    NAME = auto()  # in a call's header
-    BODY = auto()  # between arguments
-    KEY = auto()  # in a parameter's header
-    GAP = auto()  # between a key and its value
-    VALUE = auto()
-    AFTER = auto()  # behind what looks like the end of a value
-    JSON = auto()  # in a body that is one JSON object
-    OUT = auto()
-
-
-class Tag(Enum):
-    """What a tag is."""
-
-    SECTION_OPEN = auto()
-    SECTION_CLOSE = auto()
-    CALL_OPEN = auto()
-    CALL_CLOSE = auto()
-    PARAM_OPEN = auto()
-    PARAM_CLOSE = auto()
-    VALUE_OPEN = auto()
-    WRONG_CLOSE = auto()
-
-
-# A closer ends a value only if one of these follows it (or the end of the output); otherwise it is part of the value.
-FOLLOWERS: Final[dict[Tag, frozenset[Tag]]] = {
-    Tag.PARAM_CLOSE: frozenset(
-        {Tag.PARAM_OPEN, Tag.PARAM_CLOSE, Tag.CALL_CLOSE, Tag.CALL_OPEN, Tag.SECTION_CLOSE, Tag.SECTION_OPEN}
-    ),
-    Tag.WRONG_CLOSE: frozenset({Tag.PARAM_OPEN, Tag.CALL_CLOSE}),
-    Tag.CALL_CLOSE: frozenset({Tag.CALL_OPEN, Tag.SECTION_CLOSE, Tag.SECTION_OPEN}),
-    Tag.SECTION_CLOSE: frozenset({Tag.CALL_OPEN, Tag.SECTION_OPEN}),
-}
-
-# Which tags are looked for in which state.
-TAGS: Final[dict[State, frozenset[Tag]]] = {
-    State.SECTION: frozenset({Tag.SECTION_OPEN, Tag.SECTION_CLOSE, Tag.CALL_OPEN, Tag.CALL_CLOSE}),
-    State.BODY: frozenset(Tag) - {Tag.WRONG_CLOSE, Tag.VALUE_OPEN},
-    State.GAP: frozenset({Tag.VALUE_OPEN, Tag.PARAM_OPEN, Tag.PARAM_CLOSE, Tag.CALL_CLOSE}),
-    State.VALUE: frozenset(Tag) - {Tag.VALUE_OPEN},
-    State.AFTER: frozenset(Tag) - {Tag.VALUE_OPEN, Tag.WRONG_CLOSE},
-}
-
-
-class _Plan:
-    """What a table compiles to: per state a scanner, and what each marker means."""
-
-    __slots__ = ("closers", "header", "key", "meanings", "scanners", "value")
-
-    def __init__(self, table: Tagged) -> None:
-        tags: dict[Tag, tuple[str, ...]] = {
-            Tag.SECTION_OPEN: tuple(opener for opener, _ in table.sections),
-            Tag.SECTION_CLOSE: tuple(closer for _, closer in table.sections),
-            Tag.CALL_OPEN: table.call_open,
-            Tag.CALL_CLOSE: table.call_close,
-            Tag.PARAM_OPEN: table.param_open,
-            Tag.PARAM_CLOSE: table.param_close,
-            Tag.VALUE_OPEN: table.value_open,
-            Tag.WRONG_CLOSE: table.wrong_close,
-        }
-        self.meanings: dict[State, dict[str, Tag]] = {}
-        self.scanners: dict[State, Scanner] = {}
-        for state, wanted in TAGS.items():
-            meanings = {text: tag for tag in Tag if tag in wanted for text in tags[tag]}
-            if state is State.SECTION:
-                meanings |= {text: Tag.CALL_OPEN for text in table.loose_open if text not in meanings}
-            if state is State.VALUE:
-                plain = () if table.newlines != "none" else (Tag.PARAM_CLOSE,)
-                bare = (Tag.CALL_OPEN, Tag.SECTION_OPEN, *plain)
-                meanings |= {"\n" + text: tag for text, tag in meanings.items() if tag not in bare}
-            self.meanings[state] = meanings
-            self.scanners[state] = Scanner(meanings)
-        following = [*tags[Tag.PARAM_OPEN], *tags[Tag.CALL_CLOSE], *tags[Tag.CALL_OPEN], *tags[Tag.SECTION_CLOSE]]
-        stops = [table.header_end, "\n", "<"] if table.header_end else [*table.name_ends, *following]
-        self.header = Scanner(stops)
-        self.key = Scanner([*table.key_end, "\n"] if ">" in table.key_end else table.key_end)
-        firsts = {text[0] for text in self.meanings[State.VALUE]}
-        self.value = "[" + "".join(sorted(map(re.escape, firsts))) + r'"\\\x00-\x1f]'
-
-
-@lru_cache(maxsize=256)
-def _plan(table: Tagged) -> _Plan:
-    return _Plan(table)
+        return TaggedCodec(self, machine)
 
 
 _NAME = re.compile(r"[^\s<>{}\[\]()\"'`,;=|]{1,256}")
 _QUOTES = "\"'"
 
 
-@lru_cache(maxsize=64)
-def _attribute(name: str) -> re.Pattern[str]:
-    return re.compile(rf"""(?:^|[\s"']){name}\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'/>]+))""")
-
-
-def read_attribute(header: str, name: str) -> str | None:
-    """The value of an attribute in a tag's header."""
-    found = _attribute(name).search(header)
-    return None if found is None else next((value for value in found.groups() if value is not None), None)
-
-
-class _TaggedCodec:
+class TaggedCodec:
     """Reads tagged calls. String values stream; others wait for their closer."""
 
     __slots__ = (
-        "_after", "_closer", "_count", "_json", "_key", "_keys", "_led", "_machine", "_name", "_nested",
-        "_nested_calls", "_opening", "_plan", "_shape", "_sink", "_skip", "_state", "_streaming", "_table", "_value",
-        "_wrapped",
+        "_after", "_args", "_closer", "_header", "_json", "_led", "_machine", "_name", "_nested", "_nested_calls",
+        "_plan", "_sink", "_skip", "_state", "_table", "_wrapped",
     )  # fmt: skip
 
     def __init__(self, table: Tagged, machine: Machine) -> None:
         self._table = table
-        self._plan = _plan(table)
+        self._plan = plan_of(table)
         self._machine = machine
         self._sink = machine.sink
+        self._args = Arguments(machine, table.unwraps)
         self._state = State.OUT
         self._wrapped = False
         self._name = ""
-        self._key = ""
-        self._keys: set[str] = set()
-        self._count = 0
-        self._shape: Shape = STRING
-        self._streaming = False
-        self._value: list[str] = []
+        self._header = ""
         self._after: list[str] = []
         self._closer = Tag.PARAM_CLOSE
         self._skip = False
         self._led = False
-        self._opening = ""
         self._nested = 0
         self._nested_calls = 0
-        self._json: JsonText | None = None
+        self._json = JsonText()
 
     # ------------------------------------------------------------------------------------------ codec interface
 
@@ -226,37 +120,33 @@ class _TaggedCodec:
 
     def plain(self) -> str | None:
         """A streaming string value forwards anything but tags, quotes, backslashes and control characters."""
-        if self._state is State.VALUE and self._streaming and not self._skip:
+        if self._state is State.VALUE and self._args.streaming and not self._skip:
             return self._plan.value
-        if self._state is State.JSON and self._json is not None and self._json.in_string:
-            return JsonText.PLAIN
-        return None
+        return JsonText.PLAIN if self._state is State.JSON and self._json.in_string else None
 
     def finish(self) -> None:
         """The end of the output: a value that has its closer is complete, any other is cut."""
-        sink, state = self._sink, self._state
-        if state is State.AFTER and self._closer is not Tag.PARAM_OPEN:
+        sink = self._sink
+        if self._state is State.AFTER and self._closer is not Tag.PARAM_OPEN:
             self._end_value()
-            self._settle(self._closer)
-            state = self._state
+        state = self._state
         if state in (State.SECTION, State.NAME, State.OUT):
             if sink.trial is not None:
                 sink.accept()
                 sink.note("call.truncated")
-            return
-        if state is State.BODY and not self._machine.cut:
+        elif state is State.BODY and not self._machine.cut:
             sink.note("rescue.missing_closer", self._name)
             self._close()
-            return
-        if state is State.JSON and self._json is not None:
-            self._json.flush()
-            sink.argue(self._json.take(), "")
-        if state is State.AFTER:
-            for piece in self._after:
-                sink.keep(piece)
-        sink.close_call(truncated=True)
+        else:
+            if state is State.JSON:
+                self._json.flush()
+                sink.argue(self._json.take(), "")
+            if state is State.AFTER:
+                for piece in self._after:
+                    sink.keep(piece)
+            sink.close_call(truncated=True)
 
-    # ---------------------------------------------------------------------------------------------------- steps
+    # ------------------------------------------------------------------------------------------- around the calls
 
     def _leave(self) -> None:
         self._state = State.OUT
@@ -266,6 +156,14 @@ class _TaggedCodec:
         self._state = State.OUT
         self._machine.refuse()
 
+    def _break_off(self, code: str) -> None:
+        """What comes does not belong to the calls: prose, if no call was seen, else the calls are over."""
+        if self._sink.trial is not None:
+            self._refuse()
+        else:
+            self._sink.note(code, self._name)
+            self._leave()
+
     def _blank(self, text: str, pos: int) -> int:
         """The position behind whitespace, which is kept as structure."""
         stop = blanks(text, pos)
@@ -274,112 +172,93 @@ class _TaggedCodec:
         return stop
 
     def _section(self, text: str, pos: int) -> int:
+        sink = self._sink
         pos = self._blank(text, pos)
         if pos == len(text):
             return pos
         marker = self._plan.scanners[State.SECTION].at(text, pos, self._machine.closing)
         if marker is WAIT:
             return pos
-        if marker is None:
-            if self._sink.trial is not None:
-                self._refuse()
-            else:
-                self._sink.note("rescue.missing_closer", self._name)
-                self._leave()
-            return pos
-        tag = self._plan.meanings[State.SECTION][marker]
-        sink = self._sink
-        if tag is Tag.SECTION_CLOSE and sink.trial is None:
-            sink.keep(marker)
-            self._leave()
-            return pos + len(marker)
-        if tag is Tag.SECTION_OPEN:
-            if sink.trial is not None:
-                self._refuse()
-            else:
-                sink.note("rescue.missing_closer", self._name)
-                self._leave()
+        tag = None if marker is None else self._plan.meanings[State.SECTION][marker]
+        if marker is None or tag is Tag.SECTION_OPEN or (tag is Tag.CALL_CLOSE and sink.trial is not None):
+            self._break_off("rescue.missing_closer")
             return pos
         if tag is Tag.CALL_OPEN:
-            sink.keep(marker)
             self._state = State.NAME
-            return pos + len(marker)
-        if tag is Tag.CALL_CLOSE and sink.trial is None:
+        elif tag is Tag.CALL_CLOSE:
             sink.note("rescue.duplicate_closer", marker)
-            sink.keep(marker)
-            return pos + len(marker)
-        self._refuse()
-        return pos
+        elif sink.trial is not None:
+            sink.accept()
+            sink.note("call.unnamed")
+        sink.keep(marker)
+        if tag is Tag.SECTION_CLOSE:
+            self._leave()
+        return pos + len(marker)
 
     def _read_name(self, text: str, pos: int) -> int:
-        table = self._table
-        start, stop = self._plan.header.find(text, pos, self._machine.closing)
+        table, closing = self._table, self._machine.closing
+        start, stop = self._plan.header.find(text, pos, closing)
         if stop < 0:
             if start - pos > HEADER_LIMIT:
-                self._bad_name()
-            elif not self._machine.closing:
-                return pos
-            elif not table.header_end:
-                return self._named(text[pos:start], text, pos, start)
+                self._break_off("call.unnamed")
+            elif closing and not table.header_end:
+                return self._named(text, pos, start, start)
             return pos
         marker = text[start:stop]
-        header = text[pos:start]
         if table.header_end and marker == "<":
-            self._bad_name()
+            self._break_off("call.unnamed")
             return pos
-        if not table.header_end:
-            return self._named(header, text, pos, stop if marker in table.name_ends else start)
-        return self._named(header, text, pos, stop)
+        return self._named(text, pos, start, stop if table.header_end or marker in table.name_ends else start)
 
-    def _named(self, header: str, text: str, pos: int, stop: int) -> int:
-        table, sink, machine = self._table, self._sink, self._machine
-        bare = header.strip()
-        closed = bool(table.header_end) and bare.endswith("/")
-        if closed:
-            bare = bare[:-1].rstrip()
-        name: str | None = bare
+    def _named(self, text: str, pos: int, start: int, stop: int) -> int:
+        table, machine = self._table, self._machine
+        header = text[pos:start].strip()
+        closed = bool(table.header_end) and header.endswith("/")
         if table.name_attribute:
-            name = read_attribute(header, table.name_attribute)
+            name = read_attribute(header, table.name_attribute) or ""
         else:
-            name = bare.strip(_QUOTES)
-        if not name or _NAME.fullmatch(name) is None or not (machine.believed or name in machine.tools):
-            self._bad_name()
+            name = header.rstrip("/ ").strip(_QUOTES) if closed else header.strip(_QUOTES)
+        if _NAME.fullmatch(name) is None or not (machine.believed or name in machine.tools):
+            self._break_off("call.unnamed")
             return pos
-        sink.keep(text[pos:stop])
+        self._sink.keep(text[pos:stop])
         machine.open_call(name)
         self._name = name
-        self._count = 0
-        self._keys.clear()
+        self._args.begin(name)
         self._state = State.BODY
         if closed:
-            self._close()
-            self._state = State.SECTION
-            if not self._wrapped:
-                self._leave()
+            self._end_call()
         return stop
 
-    def _bad_name(self) -> None:
-        if self._sink.trial is not None:
-            self._refuse()
+    def _end_call(self) -> None:
+        self._close()
+        if self._table.sections:
+            self._wrapped = True
+            self._state = State.SECTION
         else:
-            self._sink.note("call.unnamed")
             self._leave()
 
+    def _close(self) -> None:
+        self._args.close()
+        self._sink.close_call()
+
+    # -------------------------------------------------------------------------------------------- between arguments
+
     def _body(self, text: str, pos: int) -> int:
-        sink = self._sink
+        sink, closing = self._sink, self._machine.closing
         pos = self._blank(text, pos)
         if pos == len(text):
             return pos
         scanner = self._plan.scanners[State.BODY]
-        marker = scanner.at(text, pos, self._machine.closing)
+        marker = scanner.at(text, pos, closing)
         if marker is WAIT:
             return pos
         if marker is None:
-            if self._table.json_body and text[pos] == "{" and not self._count:
+            if self._table.json_body and text[pos] == "{" and not self._args.keys and not self._skip:
                 self._json = JsonText()
                 self._state = State.JSON
                 return pos
-            start, _ = scanner.find(text, pos, self._machine.closing)
+            start, _ = scanner.find(text, pos, closing)
             if start > pos:
                 if not self._skip:
                     self._skip = True
@@ -387,96 +266,67 @@ class _TaggedCodec:
                 sink.keep(text[pos:start])
             return start
         self._skip = False
-        return self._tag(self._plan.meanings[State.BODY][marker], marker, pos)
-
-    def _tag(self, tag: Tag, marker: str, pos: int) -> int:
-        """A tag between arguments."""
-        sink = self._sink
-        if tag is Tag.PARAM_OPEN:
+        tag = self._plan.meanings[State.BODY][marker]
+        if tag is Tag.PARAM_OPEN or tag is Tag.PARAM_CLOSE or tag is Tag.CALL_CLOSE:
             sink.keep(marker)
-            self._state = State.KEY
-        elif tag is Tag.CALL_CLOSE:
-            sink.keep(marker)
-            self._end_call()
-        elif tag is Tag.PARAM_CLOSE:
-            sink.note("rescue.duplicate_closer", marker)
-            sink.keep(marker)
-        elif tag is Tag.SECTION_CLOSE:
-            sink.note("rescue.missing_closer", self._name)
-            self._close()
+            if tag is Tag.PARAM_OPEN:
+                self._state = State.KEY
+            elif tag is Tag.CALL_CLOSE:
+                self._end_call()
+            else:
+                sink.note("rescue.duplicate_closer", marker)
+            return pos + len(marker)
+        sink.note("rescue.missing_closer", self._name)
+        self._close()
+        if tag is Tag.SECTION_CLOSE:
             sink.keep(marker)
             self._leave()
-        else:
-            sink.note("rescue.missing_closer", self._name)
-            self._close()
-            if tag is Tag.CALL_OPEN and self._wrapped:
-                self._state = State.SECTION
-            else:
-                self._leave()
-            return pos
-        return pos + len(marker)
-
-    def _end_call(self) -> None:
-        self._close()
-        if self._wrapped or self._table.sections:
-            self._wrapped = True
+            return pos + len(marker)
+        if tag is Tag.CALL_OPEN and self._wrapped:
             self._state = State.SECTION
         else:
             self._leave()
-
-    def _close(self) -> None:
-        self._sink.argue("}" if self._count else "{}", "")
-        self._sink.close_call()
+        return pos
 
     def _read_key(self, text: str, pos: int) -> int:
-        table, sink = self._table, self._sink
         start, stop = self._plan.key.find(text, pos, self._machine.closing)
         if stop < 0:
             if start - pos > HEADER_LIMIT:
-                sink.note("call.noise", self._name)
+                self._sink.note("call.noise", self._name)
                 self._state = State.BODY
             return pos
-        header = text[pos:start]
-        key: str | None
-        if table.key_attribute:
-            key = read_attribute(header, table.key_attribute)
-        else:
-            key = header.strip().strip(_QUOTES)
-        if key is None:
-            key = header.strip()
+        self._header = text[pos:start]
         if text[start:stop] == "\n":
-            sink.note("rescue.missing_closer", key)
+            self._sink.note("rescue.missing_closer", self._header)
             stop = start
-        if key in self._keys:
-            sink.note("call.duplicate_argument", key)
-        self._keys.add(key)
-        self._key = key
-        shape = self._machine.shape(self._name, key)
-        if table.type_attribute:
-            stated = read_attribute(header, table.type_attribute)
-            if stated in ("true", "string"):
-                shape = STRING if shape.types is None or "string" in shape.types else shape
-            elif stated is not None:
-                shape = Shape(frozenset({"json"})) if stated == "false" else Shape(frozenset({stated}))
-        self._shape = shape
-        self._streaming = shape.streams
-        self._value = []
+        if self._table.value_open:
+            self._sink.keep(text[pos:stop])
+            self._state = State.GAP
+        else:
+            self._open_value(text[pos:stop])
+        return stop
+
+    def _key_in(self, header: str) -> str:
+        attribute = self._table.key_attribute
+        named = read_attribute(header, attribute) if attribute else None
+        return header.strip().strip(_QUOTES) if named is None else named
+
+    def _open_value(self, raw: str) -> None:
+        table = self._table
+        key = self._key_in(self._header)
+        shape = self._args.shape(key)
+        stated = read_attribute(self._header, table.type_attribute) if table.type_attribute else None
+        if stated in ("true", "string"):
+            shape = STRING if shape.types is None or "string" in shape.types else shape
+        elif stated is not None:
+            shape = JSON_TEXT if stated == "false" else Shape(frozenset({stated}))
+        self._args.open(key, shape, raw)
         self._nested = self._nested_calls = 0
         self._skip = table.newlines != "none"
         self._led = False
-        opening = ("{" if not self._count else ", ") + quote(key) + ": " + ('"' if self._streaming else "")
-        if table.value_open:
-            self._opening = opening
-            sink.keep(text[pos:stop])
-            self._state = State.GAP
-        else:
-            sink.argue(opening, text[pos:stop])
-            self._count += 1
-            self._state = State.VALUE
-        return stop
+        self._state = State.VALUE
 
     def _gap(self, text: str, pos: int) -> int:
-        sink = self._sink
         pos = self._blank(text, pos)
         if pos == len(text):
             return pos
@@ -486,44 +336,38 @@ class _TaggedCodec:
             return pos
         if marker is None:
             start, _ = scanner.find(text, pos, self._machine.closing)
-            sink.keep(text[pos:start])
+            self._sink.keep(text[pos:start])
             return start
         if self._plan.meanings[State.GAP][marker] is Tag.VALUE_OPEN:
-            sink.argue(self._opening, marker)
-            self._count += 1
-            self._state = State.VALUE
+            self._open_value(marker)
             return pos + len(marker)
-        sink.note("call.noise", self._key)
+        self._sink.note("call.noise", self._header)
         self._state = State.BODY
         return pos
 
-    def _write(self, value: str, raw: str) -> None:
-        if self._streaming:
-            self._sink.argue(escape(value), raw)
-        else:
-            self._value.append(value)
-            self._sink.keep(raw)
+    # ------------------------------------------------------------------------------------------------ in a value
 
-    def _read_value(self, text: str, pos: int) -> int:
+    def _value(self, text: str, pos: int) -> int:
+        args = self._args
         if self._skip:
             self._skip = False
             if text[pos] == "\n":
                 self._sink.keep("\n")
                 self._led = True
                 pos += 1
-        closing = self._machine.closing
-        start, stop = self._plan.scanners[State.VALUE].find(text, pos, closing)
+        start, stop = self._plan.scanners[State.VALUE].find(text, pos, self._machine.closing)
         if start > pos:
-            self._write(text[pos:start], text[pos:start])
+            args.write(text[pos:start], text[pos:start])
         if stop < 0:
             return start
         marker = text[start:stop]
         tag = self._plan.meanings[State.VALUE][marker]
-        if tag is Tag.PARAM_CLOSE and marker[0] == "\n" and self._table.newlines == "paired" and not self._led:
-            self._write("\n", "\n")
-            marker = marker[1:]
         if tag in (Tag.SECTION_OPEN, Tag.CALL_OPEN, Tag.PARAM_OPEN):
-            return self._inner_open(tag, marker, text, start, stop)
+            self._inner_open(tag, marker)
+            return stop
+        if tag is Tag.PARAM_CLOSE and marker[0] == "\n" and self._table.newlines == "paired" and not self._led:
+            args.write("\n", "\n")
+            marker = marker[1:]
         if tag is Tag.PARAM_CLOSE and self._nested:
             self._nested -= 1
         elif tag in (Tag.CALL_CLOSE, Tag.SECTION_CLOSE) and self._nested_calls:
@@ -533,23 +377,22 @@ class _TaggedCodec:
             self._closer = tag
             self._state = State.AFTER
             return stop
-        self._write(marker, marker)
+        args.write(marker, marker)
         return stop
 
-    def _inner_open(self, tag: Tag, marker: str, text: str, start: int, stop: int) -> int:
+    def _inner_open(self, tag: Tag, marker: str) -> None:
         """An opener inside a value: quoted markup, or the next argument after a forgotten closer."""
         fresh = marker[0] == "\n" or bool(self._table.value_open)
         if tag is Tag.PARAM_OPEN and fresh and not self._nested and not self._nested_calls:
             self._after = [marker]
             self._closer = tag
             self._state = State.AFTER
-            return stop
-        self._write(marker, marker)
+            return
+        self._args.write(marker, marker)
         if tag is Tag.PARAM_OPEN:
             self._nested += marker[0] == "\n"
         else:
             self._nested_calls += 1
-        return stop
 
     def _read_after(self, text: str, pos: int) -> int:
         """Behind a closer inside a value: what follows says whether it was one."""
@@ -564,97 +407,67 @@ class _TaggedCodec:
         marker = self._plan.scanners[State.AFTER].at(text, pos, self._machine.closing)
         if marker is WAIT:
             return pos
-        if marker is not None and self._plan.meanings[State.AFTER][marker] in FOLLOWERS[self._closer]:
+        follows = marker is not None and self._plan.meanings[State.AFTER][marker] in FOLLOWERS[self._closer]
+        settled = self._closer is Tag.PARAM_CLOSE and not self._args.streaming and self._args.typed()[:1] != '"'
+        if follows or settled:
             self._end_value()
-            self._settle(self._closer)
-            return pos
-        if not self._streaming and self._closer is Tag.PARAM_CLOSE and self._typed("".join(self._value))[:1] != '"':
-            self._end_value()
-            self._settle(self._closer)
-            return pos
-        self._resume()
+        else:
+            self._sink.note("rescue.quoted_closer", self._args.key)
+            self._resume()
         return pos
 
     def _resume(self) -> None:
         """It was no closer: it is part of the value, and so is what followed."""
-        self._sink.note("rescue.quoted_closer", self._key)
         said = "".join(self._after)
-        self._write(said, said)
+        self._args.write(said, said)
         self._state = State.VALUE
 
     def _next_key(self, text: str, pos: int) -> int:
+        """Behind a parameter opener inside a value: it ends the value if it names an argument still to come."""
         start, stop = self._plan.key.find(text, pos, self._machine.closing)
         if stop < 0 and start - pos <= HEADER_LIMIT and not self._machine.closing:
             return pos
-        header = text[pos:start]
-        table = self._table
-        key = read_attribute(header, table.key_attribute) if table.key_attribute else header.strip().strip(_QUOTES)
-        if stop > 0 and key in self._machine.properties(self._name) and key not in self._keys:
-            self._sink.note("rescue.missing_closer", self._key)
-            self._end_value()
+        key = self._key_in(text[pos:start])
+        if stop > 0 and key in self._machine.properties(self._name) and key not in self._args.keys:
+            self._sink.note("rescue.missing_closer", self._args.key)
+            self._args.end("".join(self._after))
             self._state = State.KEY
-            return pos
-        said = "".join(self._after)
-        self._write(said, said)
-        self._nested += 1
-        self._state = State.VALUE
+        else:
+            self._resume()
+            self._nested += 1
         return pos
 
     def _end_value(self) -> None:
-        if self._streaming:
-            self._sink.argue('"', "".join(self._after))
-        else:
-            text = "".join(self._value)
-            self._sink.argue(self._typed(text), "".join(self._after))
-        self._after = []
-        self._value = []
-
-    def _typed(self, text: str) -> str:
-        types = self._shape.types or frozenset()
-        if "json" not in types:
-            return write(text, self._shape)
-        bare = text.strip()
-        if is_json(bare):
-            return bare
-        return write(text, self._machine.shape(self._name, self._key))
-
-    def _settle(self, closer: Tag) -> None:
-        """A value ended with `closer`; what stands behind it has not been read."""
-        sink = self._sink
+        """A value ended with a closer; what stands behind it has not been read."""
+        self._args.end("".join(self._after))
         self._state = State.BODY
-        if closer is Tag.WRONG_CLOSE:
-            sink.note("rescue.wrong_closer", self._key)
-        elif closer is Tag.CALL_CLOSE:
-            sink.note("rescue.missing_closer", self._key)
-            self._end_call()
-        elif closer is Tag.SECTION_CLOSE:
-            sink.note("rescue.missing_closer", self._key)
-            self._close()
-            self._leave()
+        if self._closer is Tag.WRONG_CLOSE:
+            self._sink.note("rescue.wrong_closer", self._args.key)
+        elif self._closer is not Tag.PARAM_CLOSE:
+            self._sink.note("rescue.missing_closer", self._args.key)
+            if self._closer is Tag.CALL_CLOSE:
+                self._end_call()
+            else:
+                self._close()
+                self._leave()
 
     def _read_json(self, text: str, pos: int) -> int:
         reader = self._json
-        if reader is None:
-            self._state = State.BODY
-            return pos
         stop = reader.feed(text, pos)
-        if reader.done:
-            reader.flush()
         self._sink.argue(reader.take(), text[pos:stop])
         if reader.done or reader.stuck:
-            self._json = None
-            self._sink.close_call(truncated=False)
-            self._state = State.SECTION
+            self._args.given()
+            self._state = State.BODY
         return stop
 
 
-STEPS: Final[dict[State, Callable[[_TaggedCodec, str, int], int]]] = {
-    State.SECTION: _TaggedCodec._section,
-    State.NAME: _TaggedCodec._read_name,
-    State.BODY: _TaggedCodec._body,
-    State.KEY: _TaggedCodec._read_key,
-    State.GAP: _TaggedCodec._gap,
-    State.VALUE: _TaggedCodec._read_value,
-    State.AFTER: _TaggedCodec._read_after,
-    State.JSON: _TaggedCodec._read_json,
+STEPS: Final[dict[State, Callable[[TaggedCodec, str, int], int]]] = {
+    State.SECTION: TaggedCodec._section,
+    State.NAME: TaggedCodec._read_name,
+    State.BODY: TaggedCodec._body,
+    State.KEY: TaggedCodec._read_key,
+    State.GAP: TaggedCodec._gap,
+    State.VALUE: TaggedCodec._value,
+    State.AFTER: TaggedCodec._read_after,
+    State.JSON: TaggedCodec._read_json,
 }

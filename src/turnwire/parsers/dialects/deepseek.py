@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from turnwire.parsers.codecs.named import Named
 from turnwire.parsers.codecs.tagged import Tagged
 from turnwire.parsers.dialect import Dialect, Reasoning
@@ -11,15 +13,19 @@ __all__ = ["DIALECTS"]
 ENDS = ("<｜end▁of▁sentence｜>", "<|end▁of▁sentence|>")
 SECTIONS = (("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),)
 
+SEP = "<｜tool▁sep｜>"
+NAME = r"(?P<name>[^\s<>{}`｜]+)"
+
 V3 = Named(
-    header=r"\s*(?:(?P<type>[^\s<>{}｜]*)<｜tool▁sep｜>)?\s*(?P<name>[^\s<>{}`｜]+)(?P<rest>(?:<｜tool▁sep｜>)?\s*(?:```\w*)?\s*)",
+    header=rf"\s*(?P<type>[^\s<>{{}}｜]*)\s*{SEP}\s*{NAME}(?P<rest>\s*(?:```\w*)?\s*)",
     sections=SECTIONS,
     call_open=("<｜tool▁call▁begin｜>",),
     call_close=("<｜tool▁call▁end｜>",),
-    separators=("<｜tool▁sep｜>",),
+    separators=(SEP,),
     noise=True,
     fences=True,
 )
+V3_1 = replace(V3, header=rf"\s*(?:function\s*{SEP}\s*(?=[^\s<{{`]))?{NAME}\s*(?:{SEP})?(?P<rest>\s*(?:```\w*)?\s*)")
 
 
 def dsml(block: str, space: str = "") -> Tagged:
@@ -59,7 +65,7 @@ DIALECTS = (
     Dialect(
         name="deepseek_v3_1",
         reasoning=Reasoning(),
-        calls=(V3,),
+        calls=(V3_1,),
         ends=ENDS,
         aliases=("deepseek_v31", "deepseek31", "deepseek_v3_2_exp"),
     ),
