@@ -25,8 +25,8 @@ class Arguments:
     the value fits the tool's schema, the value is the arguments."""
 
     __slots__ = (
-        "_count", "_done", "_held", "_machine", "_name", "_shape", "_sink", "_unwraps", "_value", "_wrap", "key", "keys",
-        "streaming",
+        "_count", "_done", "_held", "_machine", "_name", "_shape", "_sink", "_unwraps", "_value", "_wrap", "key",
+        "keys", "streaming",
     )  # fmt: skip
 
     def __init__(self, machine: Machine, unwraps: tuple[str, ...] = ()) -> None:
