@@ -1,7 +1,7 @@
 """Ids back to text, a batch at a time, never splitting a code point.
 
-Promise: the pieces that `feed` returns, joined with `flush`, are what decoding all ids at once gives. Work per token is
-constant.
+Promise: the pieces that `feed` returns, joined with `flush`, are what decoding all ids at once gives; only how broken
+bytes are replaced may differ, and only in vocabularies that are not byte-level. Work per token is constant.
 """
 
 from __future__ import annotations
