@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -48,7 +49,8 @@ def serve(tmp_path: Path, sandbox: Sandbox) -> Iterator[Serve]:
 
     def start(*lines: dict[str, Any], flags: tuple[str, ...] = ()) -> ServedGateway:
         folder = tmp_path / f"gateway{len(running)}"
-        gateway = ServedGateway(folder, list(lines), flags, sandbox.environment())
+        code = {"PYTHONPATH": path} if (path := os.environ.get("PYTHONPATH")) else {}
+        gateway = ServedGateway(folder, list(lines), flags, sandbox.environment(**code))
         running.append(gateway)
         return gateway.start()
 

@@ -156,7 +156,7 @@ class ServedGateway:
         ready.wait(30)
         if not address:
             self.stop()
-            raise RuntimeError(f"the gateway did not start:\n{self.log}")
+            raise RuntimeError(f"the gateway did not start:\n{self.log[-1500:]}")
         if self.tap is None:
             self.tap = Wiretap(("127.0.0.1", address[0]))
         else:

@@ -42,7 +42,11 @@ def test_the_stream_helper_over_two_turns(serve: Serve, sdk: Any) -> None:
     assert result["text"].strip() == "It is sunny in Paris."
     assert result["stop_reason"] == "end_turn"
     returned = gateway.turns()[1].json["messages"][1]["content"]
-    assert [block["type"] for block in returned] == ["thinking", "tool_use"]
+    # What follows the last thought is carried by a block of its own.
+    assert [block["type"] for block in returned] in (
+        ["thinking", "tool_use"],
+        ["thinking", "tool_use", "redacted_thinking"],
+    )
     assert returned[0]["signature"]
     prefix_held(gateway.records(2))
 

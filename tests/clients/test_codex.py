@@ -342,7 +342,7 @@ def test_compaction_by_the_server(serve: Serve, codex: Any) -> None:
 
 
 def test_a_stream_that_dies(serve: Serve, codex: Any) -> None:
-    shared = ("--seal-key", "one key for all")
+    shared = ("--seal-key", "one key for all replicas")
     dying = serve(
         TWO_TURNS[0],
         line(thought("It printed hello."), "The command printed hello. " * 10, finish="disconnect", delay_ms=2),

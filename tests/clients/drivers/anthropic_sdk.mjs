@@ -30,7 +30,9 @@ const cases = {
     const weather = betaTool({
       name: "get_weather", description: "Weather.", inputSchema: input_schema, run: ({ city }) => `sunny in ${city}`,
     });
-    const last = await client.beta.messages.toolRunner({ model, max_tokens: 4000, messages: [question], tools: [weather] });
+    const last = await client.beta.messages.toolRunner({
+      model, max_tokens: 4000, max_iterations: 4, messages: [question], tools: [weather],
+    });
     return { text: text(last) };
   },
   async models() {

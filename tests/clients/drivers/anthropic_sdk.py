@@ -67,6 +67,7 @@ def tool_runner(client):
     runner = client.beta.messages.tool_runner(
         model=MODEL,
         max_tokens=4000,
+        max_iterations=4,
         tools=[get_weather],
         messages=[{"role": "user", "content": "How is the weather in Paris?"}],
     )
