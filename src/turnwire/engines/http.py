@@ -207,11 +207,10 @@ class HTTPEngine(ABC):
                     self._base + path, data=body, headers={"X-Request-Id": request_id, "Accept": "text/event-stream"}
                 )
                 break
-            except aiohttp.ServerDisconnectedError as error:
-                if attempt == 2:
-                    raise self._unreachable(error) from error
             except (aiohttp.ClientError, ConnectionError, TimeoutError) as error:
-                raise self._unreachable(error) from error
+                dropped = isinstance(error, (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError))
+                if attempt == 2 or not dropped or isinstance(error, aiohttp.ClientConnectorError):
+                    raise self._unreachable(error) from error
         if response.status != 200:
             try:
                 said = await response.read()

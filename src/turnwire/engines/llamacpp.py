@@ -1,8 +1,8 @@
 """The llama.cpp adapter: token ids in and out over `/completion` of `llama-server`.
 
 Promise: as for every engine. llama.cpp hides control tokens in its text, so ids are spelled by our own tokenizer. It
-also tells only the last id of tokens that together make one character; the others are worked out, and where that fails
-the batch carries text without ids rather than wrong ones.
+also tells only the last id of tokens that together make one character; these are the ids our tokenizer writes for that
+character, so the ids always spell the text.
 """
 
 from __future__ import annotations
@@ -123,9 +123,9 @@ class LlamaCppReading(Reading):
             ids += told
             texts.append(self._finder.feed(self._detokenizer.feed(told)))
             return
-        whole = self._tokenizer.encode(chunk.content)
-        if len(whole) == count and told and whole[-1] == told[-1]:
-            ids += whole
+        # Almost always these are the sampled ids. Where the model spelled a character in an unusual way they are not,
+        # but they still spell the same text, which a gap would not.
+        ids += self._tokenizer.encode(chunk.content)
         texts.append(self._finder.feed(chunk.content))
 
     def _settle(self, texts: list[str], ids: list[int]) -> None:
