@@ -4,7 +4,9 @@
 
 For every `*.jinja` file of the folder a three-step tool loop is played: interleaved reasoning, two calls per step,
 awkward arguments, a second user turn. Each client returns the history with the rewritings it really does. A cell holds
-when every prompt starts with the prompt and the output before it, token for token.
+when every prompt starts with the prompt and the output before it, token for token. "Model's rule": held inside each
+tool loop, and at the next user message the template drops earlier thoughts, as its model was trained (the client asked
+for nothing else).
 """
 
 from __future__ import annotations
@@ -255,7 +257,7 @@ CLIENTS: dict[str, Callable[[Sequence[Said], int], Conversation]] = {
 
 def _results(said: Said) -> list[ToolResultBlock]:
     return [
-        ToolResultBlock(call_id=call_id, content=(TextBlock(text=f"result of {call_id}: <ok> \"q\" é\n"),))
+        ToolResultBlock(call_id=call_id, content=(TextBlock(text=f'result of {call_id}: <ok> "q" é\n'),))
         for call_id, _, _ in said.calls
     ]
 
@@ -286,17 +288,21 @@ def _normalised(block: ToolCallBlock) -> ToolCallBlock:
 
 
 class Outcome:
-    """What became of one cell: `loop` inside the tool loops, `across` from one user turn to the next."""
+    """What became of one cell: how often the prefix held, and each place where it did not, inside the tool loops and
+    from one user turn to the next."""
 
     def __init__(self) -> None:
         self.loop = 0
         self.across = 0
-        self.breaks: list[str] = []
+        self.loop_breaks: list[str] = []
+        self.across_breaks: list[str] = []
         self.prompts: list[Prompt] = []
 
     @property
-    def held(self) -> bool:
-        return not self.breaks
+    def verdict(self) -> str:
+        if self.loop_breaks:
+            return "broken"
+        return "held, model's rule" if self.across_breaks else "held"
 
 
 def play(template: Renderer, tokenizer: Tokenizer, client: str, *, builder: PromptBuilder | None = None) -> Outcome:
@@ -310,7 +316,7 @@ def play(template: Renderer, tokenizer: Tokenizer, client: str, *, builder: Prom
         try:
             prompt = builder.build(conversation, memory)
         except TemplateFailure as failure:
-            outcome.breaks.append(f"step {position}: the template refuses: {failure}"[:120])
+            outcome.loop_breaks.append(f"step {position}: the template refuses: {failure}"[:120])
             break
         outcome.prompts.append(prompt)
         ids = list(prompt.ids)
@@ -325,7 +331,8 @@ def play(template: Renderer, tokenizer: Tokenizer, client: str, *, builder: Prom
                 kind = "across user turns" if across else "in the loop"
                 shown = tokenizer.decode(ids[max(0, where - 12) : where + 12])
                 wanted = tokenizer.decode(before[max(0, where - 12) : where + 12])
-                outcome.breaks.append(f"step {position} {kind} at {where}: {shown!r} for {wanted!r} {codes}")
+                breaks = outcome.across_breaks if across else outcome.loop_breaks
+                breaks.append(f"step {position} {kind} at {where}: {shown!r} for {wanted!r} {codes}")
         speak(said, builder, thinking=True)
         memory.keep(said)
         before = ids + list(said.ids)
@@ -348,20 +355,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     print("| template | " + " | ".join(names) + " |")
     print("|---|" + "---|" * len(names))
     details: list[str] = []
-    held = total = 0
+    verdicts: list[str] = []
     for path in sorted(options.folder.glob("*.jinja")):
         template = load(path)
         builder = PromptBuilder(template, tokenizer)
         cells: list[str] = []
         for client in names:
             outcome = play(template, tokenizer, client, builder=builder)
-            total += 1
-            held += outcome.held
-            cells.append("held" if outcome.held else f"{len(outcome.breaks)} broken")
-            details += [f"{path.stem} / {client}: {text}" for text in outcome.breaks]
-        marks = "" if builder.traits.tools and builder.traits.seams.to_tool else " (no tools)"
+            cells.append(outcome.verdict)
+            details += [f"{path.stem} / {client}: {text}" for text in outcome.loop_breaks + outcome.across_breaks]
+        verdicts += cells
+        marks = "" if builder.traits.tools and builder.traits.tool_role else " (no tools of its own)"
         print(f"| {path.stem}{marks} | " + " | ".join(cells) + " |")
-    print(f"\n{held} of {total} held")
+    for verdict in sorted(set(verdicts)):
+        print(f"{verdict}: {verdicts.count(verdict)} of {len(verdicts)}")
     if options.details:
         print("\n".join(details))
     return 0

@@ -34,7 +34,8 @@ _ENDING = 24  # tokens of an output that are looked at for an end-of-turn mark
 
 class PromptBuilder:
     """Builds prompts for one model: its template and tokenizer, what probing showed of the template, the operator's
-    replay policy and stability options. Several threads may use one."""
+    replay policy and stability options, and the tokens that may end a turn (by default those the template names).
+    Several threads may use one."""
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class PromptBuilder:
         policy: ReplayPolicy | None = None,
         stability: StabilityOptions | None = None,
         memory: PieceMemory | None = None,
+        end_tokens: Sequence[str] | None = None,
     ) -> None:
         self.template = template
         self.tokenizer = tokenizer
@@ -52,6 +54,7 @@ class PromptBuilder:
         self.policy = policy or ReplayPolicy()
         self.stability = stability or StabilityOptions()
         self.memory = memory or PieceMemory()
+        self.end_tokens = tuple(end_tokens if end_tokens is not None else template.end_tokens)
 
     def build(self, conversation: Conversation, recall: Recall | None = None) -> Prompt:
         """The prompt for the conversation's next assistant turn; a conversation that ends with assistant text is
@@ -104,7 +107,7 @@ class _Draft:
         self._tools = tools
         self._plan = plan
         self._notes = notes
-        self._scribe = Scribe(builder.template, builder.traits, self._messages, tools, notes)
+        self._scribe = Scribe(builder.template, builder.traits, self._messages, tools, notes, builder.end_tokens)
         self._chain = _chained([_digest(_encode(message)) for message in self._messages])
         self._frame = _digest(_encode(tools))
 

@@ -131,9 +131,7 @@ def _wrapped(content: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
     return [{"type": "text", "text": "<tool_response>\n"}, *content, {"type": "text", "text": "\n</tool_response>"}]
 
 
-def _added(
-    first: str | list[dict[str, Any]], second: str | list[dict[str, Any]]
-) -> str | list[dict[str, Any]]:
+def _added(first: str | list[dict[str, Any]], second: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
     if isinstance(first, str) and isinstance(second, str):
         return f"{first}\n\n{second}"
     return [*_listed(first), {"type": "text", "text": "\n\n"}, *_listed(second)]
@@ -170,9 +168,7 @@ def _simplified(schema: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required if isinstance(required, list) else []}
 
 
-def _user(
-    message: Message, traits: TemplateTraits, names: CallNames, notes: list[Note]
-) -> list[TemplateMessage]:
+def _user(message: Message, traits: TemplateTraits, names: CallNames, notes: list[Note]) -> list[TemplateMessage]:
     results = [block for block in message.blocks if isinstance(block, ToolResultBlock)]
     rest = tuple(block for block in message.blocks if not isinstance(block, ToolResultBlock))
     dressed: list[TemplateMessage] = [
@@ -239,9 +235,7 @@ def _arguments(call: ToolCallBlock, traits: TemplateTraits, notes: list[Note]) -
     return value if isinstance(value, dict) else {"input": value}
 
 
-def _content(
-    blocks: Sequence[object], traits: TemplateTraits, notes: list[Note]
-) -> str | list[dict[str, Any]]:
+def _content(blocks: Sequence[object], traits: TemplateTraits, notes: list[Note]) -> str | list[dict[str, Any]]:
     parts = _parts(blocks, notes)
     if traits.content == "parts":
         return parts or [{"type": "text", "text": ""}]

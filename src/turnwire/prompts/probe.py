@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from turnwire.prompts.scenes import Stage, after, call_turn, common_prefix, mark, markers, tool
+from turnwire.prompts.scenes import Stage, after, between, call_turn, common_prefix, mark, markers, tool
 from turnwire.prompts.seams import learn_seams
 from turnwire.prompts.switches import EFFORTS, HISTORY_SWITCHES, THINKING_SWITCHES
 from turnwire.prompts.template import Renderer, TemplateMessage
@@ -189,6 +189,9 @@ class _Probe:
             answer: TemplateMessage = {"role": "assistant", "content": "yes"}
             two = self.stage.show([opening, _user(first), answer, extra, _user(last)])
             three = self.stage.show([opening, *self._loop(), extra], tools=[tool("alpha")])
+            said = self.stage.show([opening, _user(first), {"role": "assistant", "content": word}])
+            if between(one, first, word) == between(said, first, word):
+                continue  # taken for the assistant's words
             if (
                 one is not None
                 and first in one
@@ -330,8 +333,10 @@ class _Probe:
         if field is None:
             return False
         text = self._told(field, args)
-        return _THOUGHTS["tool_after"] in text and _LATEST in text and text.find(_THOUGHTS["tool_after"]) < text.find(
-            _LATEST
+        return (
+            _THOUGHTS["tool_after"] in text
+            and _LATEST in text
+            and text.find(_THOUGHTS["tool_after"]) < text.find(_LATEST)
         )
 
     def _strips(self) -> bool:

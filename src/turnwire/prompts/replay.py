@@ -35,7 +35,8 @@ class Text(msgspec.Struct, frozen=True, gc=False):
 
 
 class Scribe:
-    """Writes the text of one conversation with one template. `messages` are in their stable form."""
+    """Writes the text of one conversation with one template. `messages` are in their stable form; `end_tokens` are the
+    tokens with which the model may end a turn."""
 
     def __init__(
         self,
@@ -44,8 +45,10 @@ class Scribe:
         messages: Sequence[Message],
         tools: Sequence[Tool],
         notes: list[Note],
+        end_tokens: Sequence[str] = (),
     ) -> None:
         self._template = template
+        self._end_tokens = tuple(token for token in end_tokens if token)
         self._traits = traits
         self._messages = messages
         self._tools = dress_tools(tools, simple=traits.simple_schemas)
@@ -70,7 +73,7 @@ class Scribe:
         else:
             stub = self._stub(self._messages[turn])
             text = self._behind([*self._before(turn), stub, *self._dressed(following)], args, tail)
-        whole = _without_overlap(output, text.whole)
+        whole = _without_overlap(output, text.whole, self._end_tokens)
         return Text(whole, text.tail)
 
     def spoken(self, message: Message, args: Mapping[str, Any]) -> str | None:
@@ -251,11 +254,15 @@ def _emptied(arguments: Any) -> Any:
     return arguments.replace(_STUB, "...") if isinstance(arguments, str) else {"q": "..."}
 
 
-def _without_overlap(output: str, bridge: str) -> str:
-    """`bridge` without what `output` already ends with: an end-of-turn token, or the blanks before one."""
+def _without_overlap(output: str, bridge: str, end_tokens: tuple[str, ...]) -> str:
+    """`bridge` without what `output` already ends with: an end-of-turn token, or the blanks before one. A turn that the
+    model ended with another end token than the template writes is not ended twice."""
     for size in range(min(len(bridge), len(output), 256), 0, -1):
         if bridge[size - 1] in _MARK_ENDS and output.endswith(bridge[:size]):
             return bridge[size:]
+    if end_tokens and output.endswith(end_tokens):
+        own = next((token for token in end_tokens if bridge.startswith(token)), "")
+        return bridge[len(own) :]
     blanks = len(bridge) - len(bridge.lstrip())
     if blanks and output.endswith(bridge[:blanks]):
         return bridge[blanks:]

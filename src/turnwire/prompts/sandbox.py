@@ -212,9 +212,7 @@ class _Permissive(_Bounded):
 
 def _environment(kind: type[_Bounded]) -> _Bounded:
     environment = kind(trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, LoopControlExtension])
-    environment.filters.update(
-        {"tojson": _tojson, "from_json": _from_json, "__counted": _counted, "__sized": _sized}
-    )
+    environment.filters.update({"tojson": _tojson, "from_json": _from_json, "__counted": _counted, "__sized": _sized})
     environment.globals["raise_exception"] = _raise_exception
     return environment
 

@@ -50,9 +50,7 @@ def _user(text: str = _USER) -> TemplateMessage:
     return {"role": "user", "content": text}
 
 
-def learn_seams(
-    stage: Stage, *, arguments: str, ids: tuple[str, str], tools: bool, args: Mapping[str, Any]
-) -> Seams:
+def learn_seams(stage: Stage, *, arguments: str, ids: tuple[str, str], tools: bool, args: Mapping[str, Any]) -> Seams:
     """The seams of the template on `stage`. `ids` are two call ids it accepts."""
     actors = _Actors(arguments, ids)
     offered = [tool("alpha"), tool("beta")] if tools else None

@@ -100,5 +100,3 @@ def _rank(block: Block) -> int:
     if isinstance(block, ReasoningBlock):
         return 0
     return 2 if isinstance(block, ToolCallBlock) else 1
-
-

@@ -208,9 +208,7 @@ def _introduced(tools: Sequence[Tool]) -> str:
     if not tools:
         return ""
     lines = [
-        json.dumps(
-            {"name": tool.name, "description": tool.description, "parameters": tool.schema}, ensure_ascii=False
-        )
+        json.dumps({"name": tool.name, "description": tool.description, "parameters": tool.schema}, ensure_ascii=False)
         for tool in tools
     ]
     return "\n".join(["These tools can be called from now on:", "<tools>", *lines, "</tools>"])

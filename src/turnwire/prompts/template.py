@@ -22,7 +22,11 @@ TemplateMessage: TypeAlias = dict[str, Any]
 
 
 class Renderer(Protocol):
-    """Turns template messages into prompt text. `generation` asks for the header of the next assistant turn."""
+    """Turns template messages into prompt text. `generation` asks for the header of the next assistant turn.
+    `end_tokens` are the tokens with which its model may end a turn, as far as it knows them."""
+
+    @property
+    def end_tokens(self) -> tuple[str, ...]: ...
 
     def render(
         self,
@@ -36,7 +40,8 @@ class Renderer(Protocol):
 
 class ChatTemplate:
     """A Jinja chat template. `special` gives the tokens a template may write by name (`bos_token`, `eos_token`, ...);
-    `clock` serves `strftime_now`; without it that function does not exist, as a template can ask."""
+    `clock` serves `strftime_now`; without it that function does not exist, as a template can ask. `budget` makes the
+    bounds of each rendering."""
 
     def __init__(
         self,
@@ -44,17 +49,23 @@ class ChatTemplate:
         special: Mapping[str, str] | None = None,
         *,
         clock: Callable[[], datetime] | None = None,
+        budget: Callable[[], Budget] = Budget,
     ) -> None:
         self.source = source
+        self._budget = budget
         self._special = {"bos_token": "", "eos_token": "", **(special or {})}
         self._clock = clock
         self._template = compile_template(source)
         self._mutable = False
         self._wants = variables_of(source)
 
+    @property
+    def end_tokens(self) -> tuple[str, ...]:
+        return (self._special["eos_token"],) if self._special["eos_token"] else ()
+
     def with_clock(self, clock: Callable[[], datetime]) -> ChatTemplate:
         """The same template at another time."""
-        return ChatTemplate(self.source, self._special, clock=clock)
+        return ChatTemplate(self.source, self._special, clock=clock, budget=self._budget)
 
     def render(
         self,
@@ -81,7 +92,7 @@ class ChatTemplate:
                 raise
         # Some templates keep their own lists by append and pop; let them, on copies.
         permissive = compile_template(self.source, mutable=True)
-        text = render_template(permissive, copy.deepcopy(variables), clock=self._clock, budget=Budget())
+        text = render_template(permissive, copy.deepcopy(variables), clock=self._clock, budget=self._budget())
         self._template, self._mutable = permissive, True
         return text
 
@@ -96,7 +107,7 @@ class ChatTemplate:
 
     def _run(self, variables: dict[str, Any]) -> str:
         given = copy.deepcopy(variables) if self._mutable else variables
-        return render_template(self._template, given, clock=self._clock, budget=Budget())
+        return render_template(self._template, given, clock=self._clock, budget=self._budget())
 
 
 def default_template(*, clock: Callable[[], datetime] | None = None) -> ChatTemplate:

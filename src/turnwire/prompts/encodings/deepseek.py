@@ -25,6 +25,8 @@ class DeepSeekEncoding:
     """Renders as a chat template does. Switches: `thinking` (or `enable_thinking`), `reasoning_effort` (`max`),
     `drop_thinking` (V4: false keeps thoughts of a conversation without tools)."""
 
+    end_tokens = (_EOS,)
+
     def __init__(self, version: Literal["v3.2", "v4"] = "v4") -> None:
         self._late = version == "v4"
         self._block = "tool_calls" if self._late else "function_calls"
@@ -83,7 +85,7 @@ class DeepSeekEncoding:
         schemas = "\n".join(compact(tool.get("function", tool)) for tool in tools)
         return (
             "## Tools\n\nTools can help with the request. To use them, end the reply with one block of this form, with "
-            f"one invoke per call:\n\n{example}\n\nText values are written as they are, with string=\"true\"; every "
+            f'one invoke per call:\n\n{example}\n\nText values are written as they are, with string="true"; every '
             'other value is JSON, with string="false". Thoughts come before the block.\n\n### Available tools\n\n'
             f"{schemas}\n"
         )

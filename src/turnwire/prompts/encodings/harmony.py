@@ -22,6 +22,8 @@ class HarmonyEncoding:
     """Renders as a chat template does. Switches: `reasoning_effort` (low, medium, high), `model_identity`, and
     `preserve_thinking`, which keeps the analysis of turns that came before a final answer."""
 
+    end_tokens = ("<|return|>", "<|call|>", "<|end|>")
+
     def __init__(
         self, *, clock: Callable[[], datetime] | None = None, identity: str = "You are a large language model."
     ) -> None:
