@@ -17,8 +17,33 @@ from running import Turn, cut, events_of, merge, random_cut
 from turnwire.parsers import Dialect, Start, UnknownDialect, resolve, start_state
 from turnwire.turns import Tool
 
-# Vectors judged wrong, each with the reason.
-JUDGED_WRONG: dict[str, str] = {}
+# Vectors judged wrong, by the reason.
+BETWEEN = "text between two calls is the model's text; these peers drop it"
+COMPLETE = "the arguments were complete when the output ended or the section closed, so the call is kept and reported"
+CUT = "a call cut inside a value must not be dispatched"
+REASONED = "reasoning is reported as reasoning; moving it into the answer is a wish of one server's settings"
+HIDDEN = "the call stage is not exercised, yet the markup is expected to vanish"
+JUDGED_WRONG: dict[str, str] = {
+    "deepseek_v3-e1a20052dc": BETWEEN,
+    "deepseek_v3_1-3d0078da96": BETWEEN,
+    "deepseek_v4-a94f7cd624": BETWEEN,
+    "hermes-6025fe731d": BETWEEN,
+    "nemotron_deci-84c35c5d93": BETWEEN,
+    "nemotron_v3-e43c05d9b2": BETWEEN,
+    "qwen3_coder-5190484b7c": BETWEEN,
+    "deepseek_v3_1-120e22b06b": COMPLETE,
+    "hermes-909aab4e09": COMPLETE,
+    "kimi_k2-3f358721fe": COMPLETE,
+    "phi4_mini-d5b20acdac": COMPLETE,
+    "deepseek_v3_2-6d0c0be125": "the value ends where its call does; dropping the argument and keeping the call is worse",
+    "qwen3_coder-5dcfa54d85": CUT,
+    "ling3-62943d622c": REASONED,
+    "nemotron_v3-c67d0383d8": REASONED,
+    "deepseek_v4-3971df330d": HIDDEN,
+    "seed_oss-7752877624": HIDDEN,
+    "kimi_k2-e552b30d1e": "the test injects an exception into the peer's parser; the second call is well-formed",
+    "nemotron_deci-09f9ad6348": "two complete sections hold two calls; the peer drops both",
+}
 
 
 def folder() -> Path | None:
@@ -134,12 +159,20 @@ def run(vector: dict[str, Any]) -> list[str]:
     return []
 
 
+def known(family: str) -> bool:
+    try:
+        resolve(family)
+    except UnknownDialect:
+        return False
+    return True
+
+
 FAMILIES: dict[str, list[dict[str, Any]]] = {}
 for _vector in vectors():
     FAMILIES.setdefault(_vector["family"], []).append(_vector)
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES) or ["absent"])
+@pytest.mark.parametrize("family", [family for family in sorted(FAMILIES) if known(family)] or ["absent"])
 def test_vectors(family: str) -> None:
     failed = {v["id"]: found for v in FAMILIES.get(family, []) if v["id"] not in JUDGED_WRONG and (found := run(v))}
     assert not failed, f"{len(failed)} of {len(FAMILIES[family])} fail: {failed}"

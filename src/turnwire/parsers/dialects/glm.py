@@ -63,7 +63,8 @@ DIALECTS = (
             close=tuple(f"</think{end}>" for end in SUFFIXES),
         ),
         calls=(HY3,),
-        ends=("<|hy_eos|>", "<｜hy_eos｜>"),
+        ends=tuple(f"<｜hy_eos{end}｜>" for end in SUFFIXES),
+        turns=tuple(f"<｜hy_{role}{end}｜>" for role in ("User", "Assistant") for end in SUFFIXES),
         aliases=("hunyuan", "hy3", "hunyuan_v3"),
     ),
 )
