@@ -23,7 +23,16 @@ def run(*arguments: str) -> Any:
 def test_a_file_from_profiles(tmp_path: Path) -> None:
     target = tmp_path / "catalog.json"
     result = run(
-        "nvidia/nemotron-3-super", "my-model", "--alias", "openai/openai/gpt-5.5", "--window", "4096", "-o", str(target)
+        "--model",
+        "nvidia/nemotron-3-super",
+        "--model",
+        "my-model",
+        "--alias",
+        "openai/openai/gpt-5.5",
+        "--window",
+        "4096",
+        "-o",
+        str(target),
     )
     assert result.exit_code == 0, result.output
     assert f'model_catalog_json = "{target}"' in result.output
@@ -34,7 +43,7 @@ def test_a_file_from_profiles(tmp_path: Path) -> None:
 
 
 def test_it_prints_without_a_file() -> None:
-    result = run("nvidia/nemotron-3-super")
+    result = run("--model", "nvidia/nemotron-3-super")
     assert json.loads(result.stdout)["models"][0]["slug"] == "nvidia/nemotron-3-super"
 
 

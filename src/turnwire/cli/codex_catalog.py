@@ -14,10 +14,10 @@ __all__ = ["codex_catalog"]
 
 
 @click.command("codex-catalog")
-@click.argument("models", nargs=-1)
+@click.option("--model", "models", multiple=True, help="A model id as it is served; may be repeated.")
 @click.option("--url", help="Take the catalog of a running gateway (http://HOST:PORT/v1) instead of the profiles.")
 @click.option("--key", envvar="TURNWIRE_API_KEY", help="The key for --url.", show_envvar=True)
-@click.option("--alias", multiple=True, help="A further id that means the (first) model; may be repeated.")
+@click.option("--alias", multiple=True, help="A further id of the first model; may be repeated.")
 @click.option("--window", type=click.IntRange(min=1), help="The context window that the engine really has.")
 @click.option("--profiles", type=click.Path(), help="A file of profiles that extends the built-in ones.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here; else print it.")
@@ -30,7 +30,7 @@ def codex_catalog(
     profiles: str | None,
     output: Path | None,
 ) -> None:
-    """Write the model catalog for Codex: one entry for each of MODELS (the ids as they are served).
+    """Write the model catalog for Codex: one entry for each --model.
 
     Codex reads it from the file named by `model_catalog_json` in its config.toml. A provider with command auth reads
     the same catalog from the gateway and needs no file.
@@ -42,7 +42,7 @@ def codex_catalog(
     elif models:
         entries = _profiled(models, alias, window, profiles)
     else:
-        raise click.UsageError("Name the models as they are served, or a running gateway with --url.")
+        raise click.UsageError("Name the models as they are served with --model, or a running gateway with --url.")
     problems = catalog_problems({"models": entries})
     if problems:
         raise click.ClickException("Codex would refuse this catalog:\n  " + "\n  ".join(problems))

@@ -129,13 +129,22 @@ def test_ids_status_and_annotations_do_not_reach_the_conversation(decode: Decode
     ],
 )
 def test_reasoning_in_every_form(decode: Decode, item: dict[str, Any], block: ReasoningBlock) -> None:
-    inbound = decode(input=[{"role": "user", "content": "q"}, {"type": "reasoning", **item}])
-    assert inbound.conversation.messages[1] == Message(role="assistant", blocks=(block,))
+    inbound = decode(input=[{"role": "user", "content": "q"}, {"type": "reasoning", **item}, CALL, RESULT])
+    assert inbound.conversation.messages[1].blocks[0] == block
 
 
 def test_empty_reasoning_says_nothing(decode: Decode) -> None:
     inbound = decode(input=[{"role": "user", "content": "q"}, {"type": "reasoning", "summary": []}])
     assert len(inbound.conversation.messages) == 1
+
+
+def test_a_thought_that_a_broken_stream_left_behind_is_not_asked_upon(decode: Decode) -> None:
+    asked = [{"role": "user", "content": "q"}, THOUGHT, CALL, RESULT]
+    again = decode(input=[*asked, {"type": "reasoning", "summary": [], "encrypted_content": "S"}])
+    assert again.conversation == decode(input=asked).conversation
+    assert codes(again) == ["turn.unfinished"]
+    said = decode(input=[*asked, THOUGHT, {"role": "assistant", "content": "so"}])
+    assert len(said.conversation.messages[-1].blocks) == 2
 
 
 def test_a_thought_replayed_as_assistant_text_is_a_thought_again(decode: Decode) -> None:

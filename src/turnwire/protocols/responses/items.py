@@ -59,6 +59,14 @@ class ItemWalk:
         """The messages of the whole walk."""
         self._end_assistant()
         self._end_results()
+        last = self.messages[-1] if self.messages else None
+        if last is not None and last.role == "assistant" and all(isinstance(b, ReasoningBlock) for b in last.blocks):
+            # A client whose stream broke sends the thought that it had received and asks again: without it the
+            # prompt is the one that was asked before, and the engine's cache still holds it.
+            self.messages.pop()
+            self.notes.append(
+                Note("turn.unfinished", "a thought that led to nothing at the end of `input` is left out")
+            )
         return tuple(self.messages)
 
     def _item(self, item: Any, path: str) -> None:
