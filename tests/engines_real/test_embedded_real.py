@@ -149,7 +149,13 @@ WEATHER = Tool(
         "required": ["city"],
     },
 )
+CLOCK = Tool(
+    name="clock",
+    description="Tell the time.",
+    schema={"type": "object", "properties": {"zone": {"enum": ["UTC", "local"]}}, "required": ["zone"]},
+)
 TOOLS = (FILES, READ, RUN, WEATHER)
+SMALL = (CLOCK, WEATHER)
 PROMPTS = {
     "List the files in the folder src.": "list_files",
     "What is in the file README.md? Read it.": "read_file",
@@ -168,13 +174,13 @@ PROMPTS = {
 async def test_even_the_smallest_model_writes_a_forced_call(smollm: Model, choice: str) -> None:
     named = choice == "named"
     wanted = ToolChoice(mode="named", name="get_weather") if named else ToolChoice(mode="required", parallel=False)
-    conversation = smollm.ask("What is the weather in Oslo?", TOOLS, wanted)
+    conversation = smollm.ask("What is the weather in Oslo?", SMALL, wanted)
     dialect = resolve("hermes", "none")
     plan = plan_constraint(conversation, dialect, smollm.engine.capabilities)
     prompt = smollm.builder.build(conversation)
     batches, end = await smollm.run(smollm.request(prompt, conversation, plan.constraint, max_tokens=200))
     assert end.reason == "stop"
-    parser = Parser(dialect, TOOLS, start_state(prompt.tail, dialect))
+    parser = Parser(dialect, SMALL, start_state(prompt.tail, dialect))
     events = [event for batch in batches for event in parser.feed(batch.text)]
     events += parser.finish(end.reason)
     calls = [(event.name, event.arguments) for event in events if isinstance(event, ToolCallClosed)]
