@@ -31,6 +31,7 @@ __all__ = [
     "SealCarried",
     "TextBlock",
     "Thinking",
+    "TokensScored",
     "Tool",
     "ToolCallBlock",
     "ToolCallClosed",
@@ -305,6 +306,12 @@ class Note(_Event, frozen=True, tag="note"):
     raw: str = ""
 
 
+class TokensScored(_Event, frozen=True, tag="tokens_scored"):
+    """Log probabilities of the tokens behind the last delta: token, its value, and its best rivals."""
+
+    tokens: tuple[tuple[str, float, tuple[tuple[str, float], ...]], ...]
+
+
 class Usage(_Event, frozen=True, tag="usage"):
     """Token counts by the engine's own account. `cached` is the part of `prompt` that came from its prefix cache."""
 
@@ -322,4 +329,6 @@ class Finished(_Event, frozen=True, tag="finished"):
     raw: str = ""
 
 
-Event: TypeAlias = BlockOpened | BlockDelta | BlockClosed | ToolCallClosed | SealCarried | Note | Usage | Finished
+Event: TypeAlias = (
+    BlockOpened | BlockDelta | BlockClosed | ToolCallClosed | SealCarried | TokensScored | Note | Usage | Finished
+)

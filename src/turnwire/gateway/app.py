@@ -19,12 +19,15 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from turnwire.continuity import header as prefix_header
+from turnwire.continuity import sentence
 from turnwire.profiles import codex_entry
-from turnwire.protocols import anthropic, responses
+from turnwire.protocols import anthropic, chat, responses
 from turnwire.protocols.codex_catalog import alias_entries, catalog_etag
 from turnwire.protocols.models import ModelRow
 from turnwire.protocols.wire import ErrorReply, TurnFailure
 
+from .chat import ChatEndpoint
 from .exchange import Api, TurnEndpoint
 from .guard import Guard
 from .heartbeat import Heartbeat
@@ -53,7 +56,14 @@ MESSAGES = Api(
     error_reply=anthropic.error_reply,
     call_prefix="toolu_",
 )
-APIS = {"/v1/messages": MESSAGES}
+CHAT = Api(
+    name="chat",
+    decode=chat.decode,
+    stream_encoder=chat.StreamEncoder,
+    document_encoder=chat.DocumentEncoder,
+    error_reply=chat.error_reply,
+    call_prefix="call_",
+)
 # Whose words a refusal uses, by the longest matching path.
 ERRORS: tuple[tuple[str, Callable[[TurnFailure], ErrorReply]], ...] = (("/v1/messages", anthropic.error_reply),)
 
@@ -65,7 +75,8 @@ def refusal(path: str, headers: Mapping[str, str], failure: TurnFailure) -> Erro
     for prefix, phrase in ERRORS:
         if path.startswith(prefix):
             return phrase(failure)
-    return anthropic.error_reply(failure)
+    phrase = anthropic.error_reply if "anthropic-version" in headers else chat.error_reply
+    return phrase(failure)
 
 
 class Gateway:
@@ -136,10 +147,13 @@ class Gateway:
         metrics.turns.labels(passage.api, model, finish).inc()
         metrics.turn_seconds.labels(passage.api, model).observe(now - passage.started)
         if passage.first_token is not None:
-            prefix = passage.continuity.header.partition(";")[0]
+            prefix = passage.continuity.state
             metrics.first_token.labels(model, prefix).observe(passage.first_token - passage.started)
         for kind in ("prompt", "cached", "output", "reasoning"):
             metrics.tokens.labels(model, kind).inc(getattr(usage, kind))
+        if passage.continuity.lost:
+            metrics.wasted.labels(model, passage.continuity.cause).inc(passage.continuity.lost)
+            log.warning("turn %s: %s", passage.turn_id, sentence(passage.continuity))
         if outcome.failure is not None:
             metrics.failures.labels(passage.api, outcome.failure.kind).inc()
         notes = passage.notes
@@ -156,7 +170,7 @@ class Gateway:
             usage.cached,
             usage.output,
             finish,
-            passage.continuity.header,
+            prefix_header(passage.continuity),
             ",".join(sorted({note.code for note in notes})) or "-",
         )
         if self.recorder is not None:
@@ -228,7 +242,10 @@ def create_app(gateway: Gateway) -> ASGIApp:
             await runtime.engine.close()
         await gateway.store.close()
 
-    turns: dict[str, ASGIApp] = {path: TurnEndpoint(gateway, api) for path, api in APIS.items()}
-    turns |= gateway.responses.turns
+    turns: dict[str, ASGIApp] = {
+        "/v1/messages": TurnEndpoint(gateway, MESSAGES),
+        "/v1/chat/completions": ChatEndpoint(gateway, CHAT),
+        **gateway.responses.turns,
+    }
     app = FrontDoor(turns, Starlette(routes=gateway.routes(), lifespan=lifespan))
     return Guard(app, keys=gateway.keys, refuse=refusal)

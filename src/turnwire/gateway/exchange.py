@@ -18,6 +18,7 @@ import msgspec
 from starlette.types import Message as ASGIMessage
 from starlette.types import Receive, Scope, Send
 
+from turnwire.continuity import header as prefix_header
 from turnwire.protocols.wire import Encoder, ErrorKind, ErrorReply, Inbound, TurnFacts, TurnFailure
 
 from .bodies import expand
@@ -28,6 +29,7 @@ from .runtime import ModelRuntime
 from .turn import Sink, Turn
 
 __all__ = [
+    "ASGISink",
     "Api",
     "ClientGone",
     "Host",
@@ -108,7 +110,7 @@ async def reply(
     await send({"type": "http.response.body", "body": body})
 
 
-class _ASGISink:
+class ASGISink:
     """Writes a turn's bytes as an ASGI response body."""
 
     def __init__(self, send: Send, media_type: str, headers: list[tuple[bytes, bytes]]) -> None:
@@ -272,7 +274,7 @@ class TurnEndpoint:
         """Run the turn and write it, streamed or whole."""
         encoder = self.encoder(passage)
         turn = Turn(passage, encoder, mint=lambda: mint(self._api.call_prefix))
-        sink = _ASGISink(send, encoder.media_type, self.headers(passage))
+        sink = ASGISink(send, encoder.media_type, self.headers(passage))
         await run_watched(self._host, turn, sink, receive)
         # A turn that died without a word of its own is cut, not ended: a clean end would look like a success.
         if not turn.cut:
@@ -312,7 +314,7 @@ def response_headers(passage: Passage) -> list[tuple[bytes, bytes]]:
     codes = sorted({note.code for note in (*passage.inbound.notes, *passage.prompt.notes)})
     headers = [
         (b"request-id", f"req_{passage.turn_id}".encode()),
-        (b"x-turnwire-prefix", passage.continuity.header.encode("latin-1", "replace")),
+        (b"x-turnwire-prefix", prefix_header(passage.continuity).encode("latin-1", "replace")),
     ]
     if codes:
         headers.append((b"x-turnwire-notes", ",".join(codes)[:1024].encode("latin-1", "replace")))

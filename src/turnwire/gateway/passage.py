@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import msgspec
 
+from turnwire.continuity import Verdict
 from turnwire.prompts.prompt import Prompt
 from turnwire.prompts.recall_shape import Witness
 from turnwire.protocols.wire import Inbound, TurnFailure
 from turnwire.turns import Finished, Note, Usage
 
-from .runtime import Continuity, ModelRuntime
+from .runtime import ModelRuntime
 
 __all__ = ["Passage", "TurnOutcome"]
 
@@ -44,7 +45,7 @@ class Passage(msgspec.Struct, kw_only=True):
     inbound: Inbound
     runtime: ModelRuntime
     prompt: Prompt
-    continuity: Continuity
+    continuity: Verdict
     first_token: float | None = None
     outcome: TurnOutcome | None = None
     ended_by: str | None = None

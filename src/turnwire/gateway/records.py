@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from turnwire.continuity import header as prefix_header
+
 from .passage import Passage
 
 __all__ = ["Recorder", "TurnRecord"]
@@ -61,7 +63,7 @@ class Recorder:
             output_tokens=outcome.usage.output,
             output_text=outcome.text,
             finish=outcome.finish.reason if outcome.finish else None,
-            prefix=passage.continuity.header,
+            prefix=prefix_header(passage.continuity),
             notes=[note.code for note in passage.notes],
             failure=outcome.failure.message if outcome.failure else None,
         )

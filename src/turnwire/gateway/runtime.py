@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from turnwire.continuity import SessionTracker, Verdict, session_key
 from turnwire.engines.interface import Engine, EngineInfo
 from turnwire.parsers import Dialect
 from turnwire.profiles import Profile
@@ -29,12 +30,7 @@ from turnwire.turns import Conversation, Sampling
 if TYPE_CHECKING:
     from .passage import Passage
 
-__all__ = ["Continuity", "ModelRuntime"]
-
-
-class Continuity(msgspec.Struct):
-    header: str = "unknown"
-    expected_cached: int = 0
+__all__ = ["ModelRuntime"]
 
 
 class ModelRuntime:
@@ -75,6 +71,7 @@ class ModelRuntime:
         self._sealer = sealer
         self._store = store
         self._recalled = RecallCache()
+        self._tracker = SessionTracker()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="prompt")
 
     async def build(self, conversation: Conversation, tenant: str) -> Prompt:
@@ -103,17 +100,24 @@ class ModelRuntime:
             return False
         return sum(len(message.text) for message in conversation.messages) < self.INLINE_CHARS
 
-    async def prepare(self, conversation: Conversation, tenant: str) -> tuple[Prompt, Continuity]:
+    async def prepare(self, conversation: Conversation, tenant: str) -> tuple[Prompt, Verdict]:
         """The prompt, and whether it keeps the session's prefix."""
         prompt = await self.build(conversation, tenant)
-        return prompt, Continuity()
+        return prompt, self._tracker.compare(session_key(tenant, conversation), prompt, conversation)
 
     def remember(self, passage: Passage) -> None:
-        """Keep what the next turn needs: the raw turn, for clients that drop or rewrite parts of it."""
+        """Keep what the next turn needs: its tokens to compare with, and the raw turn for clients that drop or rewrite
+        parts of it."""
         outcome = passage.outcome
-        if self._store is None or outcome is None or not outcome.output_ids or outcome.witness is None:
+        if outcome is None:
             return
-        session = passage.inbound.conversation.context.session or ""
+        conversation = passage.inbound.conversation
+        key = session_key(passage.tenant, conversation)
+        thought = outcome.usage.reasoning > 0
+        self._tracker.remember(key, passage.prompt, conversation, outcome.output_ids, thought=thought)
+        if self._store is None or not outcome.output_ids or outcome.witness is None:
+            return
+        session = conversation.context.session or ""
         keys = turn_keys(session=session, call_ids=outcome.call_ids, said=outcome.witness.said)
         if keys:
             turn = stored_turn(outcome.output_ids, outcome.text, outcome.witness.shape(last=True))

@@ -25,6 +25,7 @@ from turnwire.turns import (
     Finished,
     Note,
     SealCarried,
+    TokensScored,
     ToolCallClosed,
     Usage,
 )
@@ -49,6 +50,10 @@ def failure_of(error: EngineError) -> TurnFailure:
     return TurnFailure(_ENGINE_FAILURES[error.kind], error.message, retry_after=error.retry_after)
 
 
+def _scored(batch: TokenBatch) -> TokensScored:
+    return TokensScored(tuple((entry.token, entry.logprob, entry.top) for entry in batch.logprobs))
+
+
 class Sink(Protocol):
     """Where a turn's bytes go. `open` sends the status line and headers once; `write` waits for a slow reader."""
 
@@ -68,7 +73,9 @@ class Turn:
         self.encoder = encoder
         self.prompt = passage.prompt
         self.runtime = passage.runtime
-        self.usage = Usage(len(self.prompt.ids), passage.continuity.expected_cached)
+        # What the engine will find in its cache is only foreseen here; the engine's own count replaces it at the end.
+        foreseen = passage.continuity.shared if self.runtime.engine.capabilities.cached_tokens else 0
+        self.usage = Usage(len(self.prompt.ids), min(foreseen, len(self.prompt.ids)))
         self.outcome = TurnOutcome(usage=self.usage)
         self.opened = False
         self.silent = True
@@ -150,6 +157,8 @@ class Turn:
                 if seals is not None:
                     seals.add(step.ids)
                 events: Sequence[Event] = feed(step.text) if feed else ()
+                if step.logprobs:
+                    events = [*events, _scored(step)]
             elif type(step) is EventBatch:
                 events = step.events
             else:

@@ -1,0 +1,12 @@
+"""The Chat Completions API: decode a request, encode a turn, phrase an error.
+
+Promise: what is exported here is the codec's public face; see docs/chat.md for every field and chunk.
+"""
+
+from turnwire.protocols.chat.document import DocumentEncoder
+from turnwire.protocols.chat.echo import Chorus, Echo
+from turnwire.protocols.chat.errors import error_reply
+from turnwire.protocols.chat.request import decode
+from turnwire.protocols.chat.stream import StreamEncoder
+
+__all__ = ["Chorus", "DocumentEncoder", "Echo", "StreamEncoder", "decode", "error_reply"]

@@ -1,0 +1,198 @@
+"""The messages of a Chat Completions request become messages of a conversation.
+
+Promise: nothing said is lost. Thoughts are read in every spelling that servers and clients use; tool results that stand
+in a row become one message, as the other APIs write them; arguments stay the text that was sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from turnwire.protocols.json_body import invalid
+from turnwire.turns import (
+    Block,
+    ImageBlock,
+    Message,
+    Note,
+    OpaqueBlock,
+    ReasoningBlock,
+    Role,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+)
+
+__all__ = ["SEAL_FORMAT", "read_messages"]
+
+SEAL_FORMAT = "turnwire-v1"
+"""How our entries in `reasoning_details` are told from those of other servers."""
+
+_ROLES: Mapping[str, Role] = {
+    "system": "system",
+    "developer": "developer",
+    "user": "user",
+    "assistant": "assistant",
+    "model": "assistant",
+}
+_TEXT_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+
+
+def read_messages(wires: list[Any], notes: list[Note]) -> tuple[Message, ...]:
+    """The conversation's messages, in order."""
+    messages: list[Message] = []
+    results: list[Block] = []
+    for index, wire in enumerate(wires):
+        path = f"messages.{index}"
+        if not isinstance(wire, dict):
+            raise invalid(path, "must be an object with a role")
+        role = wire.get("role")
+        if role in ("tool", "function"):
+            results.append(_result(wire, path, notes))
+            continue
+        if results:
+            messages.append(Message(role="user", blocks=tuple(results)))
+            results = []
+        if not isinstance(role, str) or role not in _ROLES:
+            raise invalid(f"{path}.role", f"must be one of {', '.join(_ROLES)} or tool, not {role!r}")
+        kind = _ROLES[role]
+        blocks = _said(wire, path, notes) if kind == "assistant" else parts(wire.get("content"), path, notes)
+        messages.append(Message(role=kind, blocks=tuple(blocks)))
+    if results:
+        messages.append(Message(role="user", blocks=tuple(results)))
+    return tuple(messages)
+
+
+def parts(content: Any, path: str, notes: list[Note]) -> list[Block]:
+    """The blocks of a `content` value: a string, nothing, or a list of parts."""
+    if content is None:
+        return []
+    if isinstance(content, str):
+        return [TextBlock(text=content)] if content else []
+    if not isinstance(content, list):
+        raise invalid(f"{path}.content", "must be a string or a list of parts")
+    return [_part(value, f"{path}.content.{index}", notes) for index, value in enumerate(content)]
+
+
+def _part(value: Any, path: str, notes: list[Note]) -> Block:
+    if isinstance(value, str):
+        return TextBlock(text=value)
+    if not isinstance(value, dict):
+        raise invalid(path, "must be a content part with a type")
+    kind = value.get("type", "text")
+    if kind in _TEXT_PARTS:
+        text = value.get(_TEXT_PARTS[kind])
+        if not isinstance(text, str):
+            raise invalid(f"{path}.{_TEXT_PARTS[kind]}", "must be a string")
+        return TextBlock(text=text)
+    if kind == "image_url":
+        image = value.get("image_url")
+        url = image.get("url") if isinstance(image, dict) else image
+        if not isinstance(url, str):
+            raise invalid(f"{path}.image_url.url", "must be a string")
+        detail = image.get("detail") if isinstance(image, dict) else None
+        return _image(url, detail if isinstance(detail, str) else None)
+    if kind in ("thinking", "reasoning"):
+        text = value.get("thinking") or value.get("text") or ""
+        return ReasoningBlock(text=text if isinstance(text, str) else _joined(text))
+    notes.append(Note("content.opaque", f"{path}: a part of type {kind!r} is kept but cannot be shown to the model"))
+    return OpaqueBlock(wire_type=str(kind), payload=msgspec.json.encode(value).decode())
+
+
+def _image(url: str, detail: str | None) -> ImageBlock:
+    head, comma, data = url.partition(",")
+    if head.startswith("data:") and comma and head.endswith(";base64"):
+        return ImageBlock(media_type=head[5:-7], data=data, detail=detail)
+    return ImageBlock(url=url, detail=detail)
+
+
+def _result(wire: dict[str, Any], path: str, notes: list[Note]) -> ToolResultBlock:
+    content = tuple(
+        block
+        for block in parts(wire.get("content"), path, notes)
+        if isinstance(block, (TextBlock, ImageBlock, OpaqueBlock))
+    )
+    call_id, name = wire.get("tool_call_id"), wire.get("name")
+    if not isinstance(call_id, str):
+        call_id = name if isinstance(name, str) else ""
+        notes.append(Note("messages.result_without_id", f"{path}: a tool result names no tool_call_id"))
+    return ToolResultBlock(call_id=call_id, content=content, name=name if isinstance(name, str) else None)
+
+
+# ------------------------------------------------------------------------------------------------ assistant turns
+
+
+def _said(wire: dict[str, Any], path: str, notes: list[Note]) -> list[Block]:
+    blocks: list[Block] = _thoughts(wire)
+    blocks += parts(wire.get("content"), path, notes)
+    if not blocks and isinstance(wire.get("refusal"), str):
+        blocks.append(TextBlock(text=wire["refusal"]))
+    calls = wire.get("tool_calls")
+    if calls is None and isinstance(wire.get("function_call"), dict):
+        calls = [{"id": wire["function_call"].get("name"), "function": wire["function_call"]}]
+    if calls is not None and not isinstance(calls, list):
+        raise invalid(f"{path}.tool_calls", "must be a list")
+    for index, call in enumerate(calls or ()):
+        blocks.append(_call(call, f"{path}.tool_calls.{index}"))
+    return blocks
+
+
+def _thoughts(wire: dict[str, Any]) -> list[Block]:
+    """A turn's thoughts: our own carriers first, since they know the order; else the first spelling that is there."""
+    details = wire.get("reasoning_details")
+    if isinstance(details, list):
+        found = [block for entry in details if isinstance(entry, dict) if (block := _detail(entry)) is not None]
+        if found:
+            return found
+    for name in ("reasoning_content", "reasoning", "thinking"):
+        value = wire.get(name)
+        if isinstance(value, str) and value:
+            return [ReasoningBlock(text=value)]
+        if isinstance(value, (list, dict)) and (text := _joined(value)):
+            return [ReasoningBlock(text=text)]
+    return []
+
+
+def _detail(entry: dict[str, Any]) -> Block | None:
+    kind, text, data = entry.get("type"), entry.get("text"), entry.get("data")
+    if kind == "reasoning.encrypted" and isinstance(data, str):
+        return ReasoningBlock(text="", seal=data, redacted=True)
+    if not isinstance(text, str):
+        text = entry.get("summary")
+    if isinstance(text, str):
+        seal = entry.get("signature")
+        return ReasoningBlock(text=text, seal=seal if isinstance(seal, str) and seal else None)
+    return None
+
+
+def _joined(value: Any) -> str:
+    """The text inside a list or object of thoughts."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "".join(_joined(item) for item in value)
+    if isinstance(value, dict):
+        return _joined(value.get("text") or value.get("content") or value.get("thinking") or "")
+    return ""
+
+
+def _call(call: Any, path: str) -> ToolCallBlock:
+    if not isinstance(call, dict):
+        raise invalid(path, "must be an object")
+    function = call.get("function") or call.get("custom")
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise invalid(f"{path}.function.name", "must be a string")
+    arguments = function.get("arguments", function.get("input"))
+    if arguments is None:
+        arguments = ""
+    elif not isinstance(arguments, str):
+        arguments = msgspec.json.encode(arguments).decode()
+    call_id = call.get("id")
+    return ToolCallBlock(
+        id=call_id if isinstance(call_id, str) else "",
+        name=function["name"],
+        arguments=arguments,
+        kind="custom" if "custom" in call else "function",
+    )

@@ -1,0 +1,195 @@
+"""The streaming answer: events of a turn as Chat Completions chunks, each the moment it is known.
+
+Promise: one bytes join per batch and constant work per event. Id and name of a call are in its first fragment and its
+index never changes; only standard chunks are sent unless the request opted in to more; `[DONE]` follows only the
+engine's own end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from turnwire.protocols.chat.echo import Chorus, Echo
+from turnwire.protocols.chat.errors import error_object
+from turnwire.protocols.chat.vocabulary import (
+    completion_id,
+    dispatch_object,
+    finish_reason,
+    seal_detail,
+    usage_object,
+)
+from turnwire.protocols.wire import TurnFacts, TurnFailure
+from turnwire.turns import (
+    BlockClosed,
+    BlockDelta,
+    BlockOpened,
+    Event,
+    Finished,
+    SealCarried,
+    TokensScored,
+    ToolCallClosed,
+    Usage,
+)
+
+__all__ = ["StreamEncoder"]
+
+_encode = msgspec.json.Encoder().encode
+_KEEPALIVE = b": keep-alive\n\n"
+_DONE = b"data: [DONE]\n\n"
+
+
+class StreamEncoder:
+    """See wire.Encoder. `choice` is this turn's place among the `chorus` of choices that share the answer."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, facts: TurnFacts, echo: object = None, *, choice: int = 0, chorus: Chorus | None = None) -> None:
+        self._facts = facts
+        self._echo = echo if isinstance(echo, Echo) else Echo()
+        self._chorus = chorus or Chorus()
+        self._choice = choice
+        self._usage = Usage(0)
+        self._calls: dict[int, int] = {}
+        self._thoughts: dict[int, list[str]] = {}
+        self._heads: dict[int, tuple[bytes, bytes]] = {}
+        self._carried = 0
+        self._unwritten: set[int] = set()
+        common = {
+            "id": completion_id(facts.turn_id),
+            "object": "chat.completion.chunk",
+            "created": facts.created,
+            "model": facts.model,
+        }
+        self._common = _encode(common)[:-1]
+        self._head = b"data: " + self._common + b',"choices":[{"index":%d,"delta":' % choice
+        self._tail = b',"finish_reason":null}]}\n\n'
+
+    def start(self, usage: Usage) -> bytes:
+        self._usage = usage
+        return self._chunk({"role": "assistant", "content": ""})
+
+    def feed(self, events: Sequence[Event]) -> bytes:
+        out: list[bytes] = []
+        for event in events:
+            if type(event) is BlockDelta:
+                head, tail = self._heads[event.index]
+                out += (head, _encode(event.text), tail)
+                if self._unwritten:
+                    self._unwritten.discard(event.index)
+                thought = self._thoughts.get(event.index)
+                if thought is not None:
+                    thought.append(event.text)
+            else:
+                handle = _HANDLERS.get(type(event))
+                if handle is not None:
+                    handle(self, event, out)
+        return b"".join(out)
+
+    def keepalive(self) -> bytes:
+        return _KEEPALIVE
+
+    def fail(self, failure: TurnFailure) -> bytes:
+        return b"data: " + _encode(error_object(failure)) + b"\n\n"
+
+    # --------------------------------------------------------------------------------------------------- the events
+
+    def _opened(self, event: BlockOpened, out: list[bytes]) -> None:
+        if event.kind == "tool_call":
+            index = self._calls[event.index] = len(self._calls)
+            self._unwritten.add(event.index)
+            first = {
+                "index": index,
+                "id": event.call_id,
+                "type": "function",
+                "function": {"name": event.name, "arguments": ""},
+            }
+            out.append(self._chunk({"tool_calls": [first]}))
+            head = self._head + b'{"tool_calls":[{"index":%d,"function":{"arguments":' % index
+            self._heads[event.index] = (head, b"}}]}" + self._tail)
+        elif event.kind == "reasoning":
+            self._heads[event.index] = (self._head + b'{"reasoning_content":', b"}" + self._tail)
+            if self._facts.dispatch:
+                self._thoughts[event.index] = []
+        else:
+            self._heads[event.index] = (self._head + b'{"content":', b"}" + self._tail)
+
+    def _closed(self, event: BlockClosed, out: list[bytes]) -> None:
+        self._heads.pop(event.index, None)
+        thought = self._thoughts.pop(event.index, None)
+        if thought is not None:
+            whole = {"index": self._choice, "reasoning_content": "".join(thought)}
+            self._announce("reasoning_dispatch", whole, out, {})
+        if event.seal:
+            self._carry(event.seal, out)
+
+    def _call_closed(self, event: ToolCallClosed, out: list[bytes]) -> None:
+        head, tail = self._heads.pop(event.index)
+        if event.index in self._unwritten:
+            # The arguments became known only as a whole.
+            self._unwritten.discard(event.index)
+            out += (head, _encode(event.arguments), tail)
+        if self._facts.dispatch and not event.malformed:
+            index = self._calls[event.index]
+            fragment = {"tool_calls": [{"index": index, "function": {"arguments": ""}}]}
+            self._announce("tool_call_dispatch", dispatch_object(event, self._choice, index), out, fragment)
+
+    def _announce(self, name: str, body: object, out: list[bytes], fragment: Mapping[str, object]) -> None:
+        if self._echo.dispatch == "delta":
+            out.append(self._chunk({**fragment, name: body}))
+        else:
+            out.append(b"event: " + name.encode() + b"\ndata: " + _encode(body) + b"\n\n")
+
+    def _sealed(self, event: SealCarried, out: list[bytes]) -> None:
+        # Of use only where a thought came before: clients keep the list with the message's reasoning.
+        if self._carried:
+            self._carry(event.seal, out)
+
+    def _carry(self, seal: str, out: list[bytes]) -> None:
+        out.append(self._chunk({"reasoning_details": [seal_detail(seal, self._carried)]}))
+        self._carried += 1
+
+    def _scored(self, event: TokensScored, out: list[bytes]) -> None:
+        if self._echo.logprobs:
+            content = [score_object(token, logprob, top) for token, logprob, top in event.tokens]
+            logprobs = b',"logprobs":' + _encode({"content": content, "refusal": None})
+            out.append(self._head + b"{}" + logprobs + self._tail)
+
+    def _used(self, event: Usage, out: list[bytes]) -> None:
+        self._usage = event
+
+    def _finished(self, event: Finished, out: list[bytes]) -> None:
+        reason = _encode(finish_reason(event.reason))
+        out.append(self._head + b'{},"finish_reason":' + reason + b"}]}\n\n")
+        if self._chorus.end(self._usage):
+            if self._echo.usage:
+                usage = _encode(usage_object(self._chorus.usage))
+                out.append(b"data: " + self._common + b',"choices":[],"usage":' + usage + b"}\n\n")
+            out.append(_DONE)
+
+    def _chunk(self, delta: dict[str, object]) -> bytes:
+        return self._head + _encode(delta) + self._tail
+
+
+def score_object(token: str, logprob: float, top: Sequence[tuple[str, float]]) -> dict[str, object]:
+    """One token's log probability as the API spells it."""
+    return {
+        "token": token,
+        "logprob": logprob,
+        "bytes": list(token.encode("utf-8", "replace")),
+        "top_logprobs": [
+            {"token": rival, "logprob": value, "bytes": list(rival.encode("utf-8", "replace"))} for rival, value in top
+        ],
+    }
+
+
+_HANDLERS: dict[type, Callable[..., None]] = {
+    BlockOpened: StreamEncoder._opened,
+    BlockClosed: StreamEncoder._closed,
+    ToolCallClosed: StreamEncoder._call_closed,
+    SealCarried: StreamEncoder._sealed,
+    TokensScored: StreamEncoder._scored,
+    Usage: StreamEncoder._used,
+    Finished: StreamEncoder._finished,
+}

@@ -1,0 +1,53 @@
+"""Words and objects that the streamed and the whole answer share."""
+
+from __future__ import annotations
+
+from turnwire.protocols.chat.messages import SEAL_FORMAT
+from turnwire.turns import FinishReason, ToolCallClosed, Usage
+
+__all__ = ["completion_id", "dispatch_object", "finish_reason", "seal_detail", "usage_object"]
+
+_FINISH: dict[FinishReason, str] = {
+    "stop": "stop",
+    "stop_sequence": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "content_filter": "content_filter",
+}
+
+
+def completion_id(turn_id: str) -> str:
+    return f"chatcmpl-{turn_id}"
+
+
+def finish_reason(reason: FinishReason) -> str:
+    """How the API calls an ending; an abort or an error is no ending and never gets here."""
+    return _FINISH.get(reason, "stop")
+
+
+def usage_object(usage: Usage) -> dict[str, object]:
+    return {
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.prompt + usage.output,
+        "prompt_tokens_details": {"cached_tokens": usage.cached},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+    }
+
+
+def seal_detail(seal: str, index: int) -> dict[str, object]:
+    """Our carrier in `reasoning_details`: clients that return what they were given give the turn's exact order back."""
+    return {"type": "reasoning.encrypted", "data": seal, "format": SEAL_FORMAT, "index": index}
+
+
+def dispatch_object(call: ToolCallClosed, choice: int, index: int) -> dict[str, object]:
+    """A completed call, as `tool_call_dispatch` announces it."""
+    return {
+        "choice_index": choice,
+        "tool_call": {
+            "index": index,
+            "id": call.call_id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        },
+    }
