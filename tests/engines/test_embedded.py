@@ -14,7 +14,7 @@ from tests.engines import embedded_fake as fake
 from turnwire.engines import embedded
 from turnwire.engines.embedded import EmbeddedEngine, EmbeddedSettings
 from turnwire.engines.embedded_ids import Fragments
-from turnwire.engines.embedded_server import safe_threads
+from turnwire.engines.embedded_server import context_tokens, safe_threads
 from turnwire.engines.interface import (
     Completion,
     Constraint,
@@ -24,6 +24,7 @@ from turnwire.engines.interface import (
     Hints,
     TokenBatch,
 )
+from turnwire.prompts.gguf import GGUFFacts
 from turnwire.turns import Conversation, Sampling
 
 
@@ -104,6 +105,21 @@ async def test_the_server_is_private_and_modest(engine: EmbeddedEngine, module: 
     assert params.cache_ram_mib <= 512
     assert params.cpuparams.n_threads == params.cpuparams_batch.n_threads == safe_threads()
     assert params.n_threads_http > params.n_parallel
+
+
+@pytest.mark.parametrize(
+    ("heads", "kept", "width", "layers", "windows"),
+    [(9, 3, 576, 30, 4), (12, 2, 1536, 28, 4), (32, 8, 4096, 32, 2), (64, [8] * 80, 8192, 80, 1), (0, 0, 0, 0, 4)],
+)
+def test_context_memory_follows_the_model(heads: int, kept: Any, width: int, layers: int, windows: int) -> None:
+    metadata = {
+        "m.attention.head_count": heads,
+        "m.attention.head_count_kv": kept,
+        "m.embedding_length": width,
+        "m.block_count": layers,
+    }
+    facts = GGUFFacts(metadata=metadata if heads else {}, architecture="m")
+    assert context_tokens(facts, 8192, EmbeddedSettings()) == windows * 8192
 
 
 def test_one_core_is_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from turnwire.engines.downloads import DownloadError, Progress, resolve_model
 from turnwire.engines.embedded_ids import EmbeddedReading, Fragments
 from turnwire.engines.embedded_pool import ContextPool
-from turnwire.engines.embedded_server import EmbeddedSettings, load_server, unload_server
+from turnwire.engines.embedded_server import EmbeddedSettings, context_tokens, load_server, unload_server
 from turnwire.engines.interface import Capabilities, EngineError, EngineInfo, GenerateRequest, Step
 from turnwire.engines.llamacpp import LlamaCppEngine, LlamaCppTokenizer
 from turnwire.prompts.gguf import GGUFError, GGUFFacts, read_facts
@@ -67,7 +67,7 @@ class EmbeddedEngine:
         path, facts = await asyncio.to_thread(_find, self._model, self._progress)
         trained = facts.window or settings.window_limit
         self._window = min(trained, settings.window or settings.window_limit)
-        context = self._window * max(1, min(settings.pool_windows, settings.slots))
+        context = context_tokens(facts, self._window, settings)
         self._server = await asyncio.to_thread(load_server, path, settings, context, key)
         self._pool = ContextPool(settings.slots, context)
         client = await asyncio.to_thread(_client, self._server.listening_address, path, facts, key)

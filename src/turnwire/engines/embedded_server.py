@@ -12,20 +12,21 @@ from typing import Any
 import msgspec
 
 from turnwire.engines.interface import EngineError
+from turnwire.prompts.gguf import GGUFFacts
 
-__all__ = ["EmbeddedSettings", "load_server", "safe_threads", "unload_server"]
+__all__ = ["EmbeddedSettings", "context_tokens", "load_server", "safe_threads", "unload_server"]
 
 
 class EmbeddedSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the model is run. `window` None: as long as the model was trained for, up to `window_limit`. `pool_windows`
-    full windows of context memory are shared by `slots` generations. `cache_mib` bounds the prompts kept in memory
-    beside the slots' own; `threads` None: see `safe_threads`. `batch` tokens of a prompt are read between two chances
-    to abort it or to serve somebody else; 128 costs no speed on a CPU."""
+    """How the model is run. `window` None: as long as the model was trained for, up to `window_limit`. `slots`
+    generations share as many full windows of context memory as `context_mib` holds, at least one. `cache_mib` bounds
+    the prompts kept in memory beside that; `threads` None: see `safe_threads`. `batch` tokens of a prompt are read
+    between two chances to abort it or to serve somebody else; 128 costs no speed on a CPU."""
 
     window: int | None = None
     window_limit: int = 32768
     slots: int = 4
-    pool_windows: int = 2
+    context_mib: int = 2048
     threads: int | None = None
     batch: int = 128
     cache_mib: int = 512
@@ -36,6 +37,31 @@ def safe_threads() -> int:
     threads wait for each other and decoding falls to a tenth."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores - 1, 16))
+
+
+def context_tokens(facts: GGUFFacts, window: int, settings: EmbeddedSettings) -> int:
+    """How many tokens of context memory to set aside: one window per slot, as far as the memory goes."""
+    most = settings.slots
+    per_token = _bytes_per_token(facts)
+    if per_token:
+        most = min(most, settings.context_mib * 1024 * 1024 // (per_token * window))
+    return window * max(1, most)
+
+
+def _bytes_per_token(facts: GGUFFacts) -> int:
+    """Keys and values of one token in half precision, by the model's own account; 0 where it does not say."""
+
+    def number(name: str) -> int:
+        found = facts.metadata.get(f"{facts.architecture}.{name}", 0)
+        return sum(n for n in found if isinstance(n, int)) if isinstance(found, list) else int(found or 0)
+
+    heads, layers = number("attention.head_count"), number("block_count")
+    if not heads or not layers:
+        return 0
+    size = number("attention.key_length") or number("embedding_length") // heads
+    kept = facts.metadata.get(f"{facts.architecture}.attention.head_count_kv")
+    kept_heads = number("attention.head_count_kv") if isinstance(kept, list) else layers * int(kept or heads)
+    return 4 * size * kept_heads
 
 
 def load_server(model: Path, settings: EmbeddedSettings, context: int, key: str) -> Any:
