@@ -6,10 +6,8 @@ import json
 
 import pytest
 
-from turnwire.protocols.anthropic import ThreadRecord, continue_thread, error_reply
+from turnwire.protocols.anthropic import error_reply
 from turnwire.protocols.wire import TurnFailure
-
-from .pipeline import request
 
 RETRY_NEVER = ("x-should-retry", "false")
 
@@ -44,13 +42,3 @@ def test_the_failures_own_wait_wins() -> None:
 def test_details_travel() -> None:
     failure = TurnFailure("invalid_request", "x", code="c", details={"unsupported": ["thread"]})
     assert json.loads(error_reply(failure).body)["error"]["details"] == {"unsupported": ["thread"], "error_code": "c"}
-
-
-def test_a_thread_checks_a_forced_tool_against_its_own_tools() -> None:
-    short = request(
-        thread={"type": "continue", "previous_message_id": "m"}, tool_choice={"type": "tool", "name": "Read"}
-    )
-    with pytest.raises(TurnFailure) as caught:
-        continue_thread(short, ThreadRecord(messages=()))
-    assert caught.value.param == "tool_choice.name"
-    assert continue_thread(request(), None) == request()

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwire.protocols.anthropic import Echo, Reply, StreamEncoder, ThreadRecord, record_turn
+from turnwire.protocols.anthropic import Echo, Reply, StreamEncoder
 from turnwire.protocols.wire import TurnFacts, TurnFailure
 from turnwire.turns import BlockDelta, BlockOpened, Event, Note, ReasoningBlock, SealCarried, TextBlock, ToolCallBlock
 
@@ -24,7 +23,6 @@ from .pipeline import (
     call,
     document,
     ending,
-    request,
     sent,
     stream,
     text,
@@ -163,14 +161,6 @@ def test_one_frame_per_delta_from_prepared_bytes() -> None:
         b"event: content_block_delta\n"
         b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\\"c"}}\n\n'
     )
-
-
-def test_a_thread_record_survives_being_stored() -> None:
-    reply = Reply()
-    reply.feed(INTERLEAVED)
-    record = record_turn(request(tools=[{"name": "Read", "input_schema": {"type": "object"}}]), reply.message())
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(record), type=ThreadRecord) == record
-    assert msgspec.json.decode(msgspec.json.encode(record), type=ThreadRecord) == record
 
 
 def test_a_reply_is_collected_as_the_client_would_send_it_back() -> None:

@@ -10,7 +10,15 @@ from turnwire.protocols.anthropic.errors import error_reply
 from turnwire.protocols.anthropic.models import model_object, models_page
 from turnwire.protocols.anthropic.request import decode, decode_count
 from turnwire.protocols.anthropic.stream import StreamEncoder
-from turnwire.protocols.anthropic.threads import Reply, ThreadRecord, ThreadStore, continue_thread, record_turn
+from turnwire.protocols.anthropic.threads import (
+    Reply,
+    ThreadRecord,
+    ThreadStore,
+    continue_thread,
+    keep_thread,
+    record_turn,
+    resume_thread,
+)
 
 __all__ = [
     "DocumentEncoder",
@@ -25,7 +33,9 @@ __all__ = [
     "decode_count",
     "encode_count",
     "error_reply",
+    "keep_thread",
     "model_object",
     "models_page",
     "record_turn",
+    "resume_thread",
 ]

@@ -1,7 +1,7 @@
 """Message threads: a request that names the last answer instead of repeating the conversation.
 
 Promise: `continue` yields the conversation that a client with the full history would have sent, or a failure that
-makes the client send it. The store is the gateway's; here are its interface, what is kept, and how it is joined.
+makes the client send it. The store is the gateway's and is awaited only here; what is kept is one record per thread.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import msgspec
 
 from turnwire.protocols.anthropic.context_management import TokenCounter, apply_edits, estimate_tokens
 from turnwire.protocols.anthropic.echo import Echo
+from turnwire.protocols.anthropic.vocabulary import message_id
 from turnwire.protocols.json_body import invalid
 from turnwire.protocols.wire import Inbound, TurnFailure
 from turnwire.turns import (
@@ -31,7 +32,7 @@ from turnwire.turns import (
     ToolResultBlock,
 )
 
-__all__ = ["Reply", "ThreadRecord", "ThreadStore", "continue_thread", "record_turn"]
+__all__ = ["Reply", "ThreadRecord", "ThreadStore", "continue_thread", "keep_thread", "record_turn", "resume_thread"]
 
 
 class ThreadRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,12 +43,18 @@ class ThreadRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ThreadStore(Protocol):
-    """Where records live, keyed by tenant and the id of the answer that ends them. An answer is continued once:
-    `replaces` names the record that the new one makes superfluous. A store may forget; the client then repeats all."""
+    """Where records live: bytes under a space (tenant and kind) and a key. A store may forget; the client then repeats
+    all."""
 
-    async def load(self, tenant: str, message_id: str) -> ThreadRecord | None: ...
+    async def get(self, space: str, key: str) -> bytes | None: ...
 
-    async def save(self, tenant: str, message_id: str, record: ThreadRecord, replaces: str | None) -> None: ...
+    async def put(self, space: str, key: str, value: bytes) -> None: ...
+
+    async def delete(self, space: str, key: str) -> bool: ...
+
+
+_RECORD = msgspec.msgpack.Decoder(ThreadRecord)
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class Reply:
@@ -119,6 +126,42 @@ def continue_thread(
         echo, history=history, applied_edits=applied if echo.applied_edits is not None else None
     )
     return msgspec.structs.replace(inbound, conversation=conversation, echo=echo)
+
+
+async def resume_thread(
+    inbound: Inbound, store: ThreadStore, tenant: str, *, count_tokens: TokenCounter = estimate_tokens
+) -> Inbound:
+    """The request as it would be with its full history; unchanged where it continues no thread."""
+    link = inbound.echo.thread if isinstance(inbound.echo, Echo) else None
+    if link is None or link.previous_message_id is None:
+        return inbound
+    data = await store.get(_space(tenant), link.previous_message_id)
+    return continue_thread(inbound, _unpacked(data), count_tokens=count_tokens)
+
+
+async def keep_thread(inbound: Inbound, turn_id: str, reply: Message, store: ThreadStore, tenant: str) -> None:
+    """Keep a finished turn under its message id where the request had a `thread`. An answer is continued once, so the
+    record that this one goes on from is dropped."""
+    link = inbound.echo.thread if isinstance(inbound.echo, Echo) else None
+    if link is None:
+        return
+    await store.put(_space(tenant), message_id(turn_id), _encode(record_turn(inbound, reply)))
+    if link.previous_message_id is not None:
+        await store.delete(_space(tenant), link.previous_message_id)
+
+
+def _space(tenant: str) -> str:
+    return f"{tenant}/threads"
+
+
+def _unpacked(data: bytes | None) -> ThreadRecord | None:
+    """A record that cannot be read is as good as lost: the client repeats the conversation."""
+    if data is None:
+        return None
+    try:
+        return _RECORD.decode(data)
+    except msgspec.DecodeError:
+        return None
 
 
 def _named(messages: Sequence[Message]) -> tuple[Message, ...]:
