@@ -6,6 +6,7 @@ tags), no access to Python internals, and a bound on steps and size, so that a b
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from datetime import datetime
@@ -23,6 +24,7 @@ __all__ = ["Budget", "TemplateFailure", "compile_template", "render_template", "
 MAX_STEPS = 5_000_000
 MAX_OUTPUT = 64 * 1024 * 1024
 _BUDGET = "__turnwire_budget__"
+_WIDEST = 1_000_000
 _PADDING = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs"})
 
 
@@ -156,6 +158,8 @@ class _Bounded(SandboxedEnvironment):
         name = getattr(__obj, "__name__", "")
         if name in _PADDING and args and isinstance(args[0], int):
             budget.check_size(args[0])
+        elif name in ("format", "format_map") and _wide(str(getattr(__obj, "__self__", ""))):
+            raise _Exhausted("the chat template pads a text too far")
         elif name == "replace" and len(args) >= 2 and isinstance(getattr(__obj, "__self__", None), str):
             owner: str = __obj.__self__
             budget.check_size(len(owner) + owner.count(str(args[0])) * len(str(args[1])))
@@ -210,10 +214,28 @@ class _Permissive(_Bounded):
     """For templates that append to their own lists; the caller hands over copies, so nothing leaks out."""
 
 
+def _narrow(filter_function: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter that refuses numbers no chat template needs, and formats that hold such."""
+
+    @functools.wraps(filter_function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, int) and value > _WIDEST:
+                raise _Exhausted("the chat template pads a text too far")
+        if filter_function.__name__ == "do_format" and _wide(str(args[0])):
+            raise _Exhausted("the chat template pads a text too far")
+        return filter_function(*args, **kwargs)
+
+    return checked
+
+
 def _environment(kind: type[_Bounded]) -> _Bounded:
     environment = kind(trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, LoopControlExtension])
     environment.filters.update({"tojson": _tojson, "from_json": _from_json, "__counted": _counted, "__sized": _sized})
+    for name in ("center", "indent", "wordwrap", "batch", "slice", "format"):
+        environment.filters[name] = _narrow(environment.filters[name])
     environment.globals["raise_exception"] = _raise_exception
+    del environment.globals["lipsum"]
     return environment
 
 

@@ -1,0 +1,146 @@
+"""Stability: what varies without meaning does not change a prompt token."""
+
+from __future__ import annotations
+
+import pytest
+
+from turnwire.prompts.builder import PromptBuilder
+from turnwire.prompts.stability import BILLING_PREFIX, StabilityOptions, stabilise
+from turnwire.prompts.template import default_template
+from turnwire.prompts.tokenizers import load_tokenizer
+from turnwire.turns import (
+    Conversation,
+    Message,
+    Role,
+    TextBlock,
+    Tool,
+    ToolCallBlock,
+    ToolResultBlock,
+)
+
+PLAIN = StabilityOptions()
+
+
+def said(role: Role, *texts: str) -> Message:
+    return Message(role=role, blocks=tuple(TextBlock(text=text) for text in texts))
+
+
+def talk(*messages: Message, tools: tuple[Tool, ...] = ()) -> Conversation:
+    return Conversation(model="m", messages=messages, tools=tools)
+
+
+@pytest.fixture(scope="module")
+def builder() -> PromptBuilder:
+    return PromptBuilder(default_template(), load_tokenizer())
+
+
+BILLING = [
+    f"{BILLING_PREFIX} cc_version=2.1.80.a46; cc_entrypoint=sdk-cli; cch=00000;",
+    f"{BILLING_PREFIX} cc_version=2.1.153.1f0; cc_entrypoint=sdk-cli; cch=c72a4;",
+    f"{BILLING_PREFIX} cc_version=2.1.325.0c6; cc_entrypoint=sdk-cli; cc_is_subagent=true;",
+    f"{BILLING_PREFIX} cc_version=2.1.325; cch=49714; cc_prev_req=req_1; cc_prompt_id=x; cc_turn_index=1;",
+]
+
+
+@pytest.mark.parametrize("line", BILLING)
+def test_the_billing_line_changes_no_token(builder: PromptBuilder, line: str) -> None:
+    rest = "You are an agent.\n\nBe brief."
+    bare = builder.build(talk(said("system", rest), said("user", "Hi")))
+    forms = [
+        said("system", line, rest),
+        said("system", f"{line}\n{rest}"),
+        said("system", f"{line}\n\n{rest}"),
+        said("system", line, "You are an agent.", "Be brief."),
+    ]
+    for form in forms:
+        prompt = builder.build(talk(form, said("user", "Hi")))
+        assert list(prompt.ids) == list(bare.ids)
+        assert [note.code for note in prompt.notes] == ["stability.billing_dropped"]
+    alone = builder.build(talk(said("system", line), said("user", "Hi")))
+    assert list(alone.ids) == list(builder.build(talk(said("user", "Hi"))).ids)
+
+
+def test_the_billing_prefix_is_left_alone_where_it_is_the_users_words(builder: PromptBuilder) -> None:
+    prompt = builder.build(talk(said("user", f"{BILLING_PREFIX} what is this?")))
+    assert "what is this?" in builder.tokenizer.decode(prompt.ids)
+    assert prompt.notes == ()
+
+
+def test_one_block_and_many_read_alike(builder: PromptBuilder) -> None:
+    one = builder.build(talk(said("user", "first\nsecond")))
+    many = builder.build(talk(said("user", "first\n", "", "second")))
+    assert list(one.ids) == list(many.ids)
+
+
+def test_system_and_developer_openings_are_one() -> None:
+    stable, _ = stabilise(talk(said("system", "a"), said("developer", "b\n"), said("user", "Hi")), PLAIN)
+    assert [message.role for message in stable.messages] == ["system", "user"]
+    assert stable.messages[0].text == "a\n\nb"
+
+
+def test_the_first_system_message_moves_before_the_users_words() -> None:
+    shape = talk(said("system", "S"), said("user", "prompt"), said("system", "env"))
+    stable, notes = stabilise(shape, PLAIN)
+    assert [message.role for message in stable.messages] == ["system", "user"]
+    assert stable.messages[1].text == "<system-reminder>\nenv\n</system-reminder>\nprompt"
+    assert [note.code for note in notes] == ["stability.system_hoisted"]
+    kept, notes = stabilise(shape, StabilityOptions(hoist_system=False))
+    assert [message.role for message in kept.messages] == ["system", "user", "system"]
+    assert notes == []
+
+
+def test_a_late_system_message_stays_or_is_folded() -> None:
+    shape = talk(said("user", "a"), said("assistant", "b"), said("system", "note"), said("user", "c"))
+    stays, notes = stabilise(shape, PLAIN, mid_system=True)
+    assert [message.role for message in stays.messages] == ["user", "assistant", "system", "user"]
+    assert notes == []
+    folded, notes = stabilise(shape, PLAIN, mid_system=False)
+    assert [message.role for message in folded.messages] == ["user", "assistant", "user", "user"]
+    assert folded.messages[2].text == "<system-reminder>\nnote\n</system-reminder>\n"
+    assert [note.code for note in notes] == ["stability.system_folded"]
+    bare, _ = stabilise(talk(said("system", "S"), said("user", "a")), PLAIN, system=False)
+    assert [(message.role, message.text) for message in bare.messages] == [("user", "S"), ("user", "a")]
+
+
+def test_results_come_in_the_order_of_their_calls() -> None:
+    calls = Message(
+        role="assistant",
+        blocks=tuple(ToolCallBlock(id=name, name="f", arguments="{}") for name in ("a", "b", "c")),
+    )
+    results = [ToolResultBlock(call_id=name) for name in ("c", "a", "b")]
+    reminder = TextBlock(text="later")
+    shape = talk(said("user", "go"), calls, Message(role="user", blocks=(results[0], reminder, *results[1:])))
+    stable, notes = stabilise(shape, PLAIN)
+    last = stable.messages[-1].blocks
+    assert [block.call_id for block in last[:3] if isinstance(block, ToolResultBlock)] == ["a", "b", "c"]
+    assert last[3] == reminder
+    assert [note.code for note in notes] == ["stability.results_reordered"]
+
+
+def test_adjacent_assistant_messages_are_one_turn() -> None:
+    stable, _ = stabilise(talk(said("user", "a"), said("assistant", "b"), said("assistant", "c")), PLAIN)
+    assert [block.text for block in stable.messages[-1].blocks if isinstance(block, TextBlock)] == ["b", "c"]
+
+
+def test_deferred_tools_show_where_they_are_loaded_and_the_prefix_holds(builder: PromptBuilder) -> None:
+    base = Tool(name="Base", description="always")
+    late = Tool(name="Cron", description="sometimes", schema={"type": "object"}, deferred=True)
+    search = Message(role="assistant", blocks=(ToolCallBlock(id="s", name="Base", arguments="{}"),))
+    loaded = Message(role="user", blocks=(ToolResultBlock(call_id="s", references=("Cron", "Unknown")),))
+    before = builder.build(talk(said("user", "go"), tools=(base,)))
+    prompt = builder.build(talk(said("user", "go"), search, loaded, tools=(base, late)))
+    text = builder.tokenizer.decode(prompt.ids)
+    assert text.count('"Cron"') == 1
+    assert text.index('{"name": "Cron"') > text.index("<tool_response>")
+    assert text.startswith(builder.tokenizer.decode(before.ids).removesuffix("<think>\n"))
+    assert [note.code for note in prompt.notes] == ["stability.tools_expanded"]
+
+
+def test_tools_keep_their_order_unless_told_otherwise() -> None:
+    tools = (Tool(name="b", schema={"z": 1, "a": {"y": 1, "b": 2}}), Tool(name="a"))
+    stable, _ = stabilise(talk(said("user", "x"), tools=tools), PLAIN)
+    assert [tool.name for tool in stable.tools] == ["b", "a"]
+    stable, _ = stabilise(talk(said("user", "x"), tools=tools), StabilityOptions(canonical_tools=True))
+    assert [tool.name for tool in stable.tools] == ["a", "b"]
+    assert list(stable.tools[1].schema) == ["a", "z"]
+    assert list(stable.tools[1].schema["a"]) == ["b", "y"]
