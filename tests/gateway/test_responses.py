@@ -118,7 +118,7 @@ async def test_headers_of_an_answer(serve: Serve) -> None:
         assert answer.headers["x-models-etag"] == etag
         assert answer.headers["x-reasoning-included"] == "true"
         assert "openai-model" not in answer.headers
-        assert "tool.hosted" in answer.headers["x-turnwire-notes"]
+        assert "tools.hosted_ignored" in answer.headers["x-turnwire-notes"]
 
 
 async def test_the_model_list_serves_every_client(serve: Serve) -> None:

@@ -192,7 +192,7 @@ def test_images_inline_and_by_url(decode: Decode) -> None:
         ImageBlock(url="https://h/x.png"),
     )
     assert [block.wire_type for block in first[2:] if isinstance(block, OpaqueBlock)] == ["input_image", "input_audio"]
-    assert codes(inbound) == ["content.unsupported"] * 2
+    assert codes(inbound) == ["content.opaque"] * 2
     assert inbound.conversation.messages[2].blocks[0].content[0] == ImageBlock(media_type="image/png", data="QUJD")  # type: ignore[union-attr]
 
 
@@ -269,7 +269,7 @@ def test_items_we_cannot_show_are_kept_and_noted(decode: Decode, kind: str) -> N
     block = inbound.conversation.messages[1].blocks[0]
     assert isinstance(block, OpaqueBlock)
     assert '"extra":{"k":1}' in block.payload
-    assert codes(inbound) == ["item.unsupported"]
+    assert codes(inbound) == ["item.opaque"]
 
 
 @pytest.mark.parametrize(

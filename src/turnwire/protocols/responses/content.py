@@ -71,7 +71,7 @@ def _part(value: Any, path: str, notes: list[Note]) -> Part:
         return TextBlock(text=text)
     if kind in ("input_image", "computer_screenshot") and (image := _image(value, path)) is not None:
         return image
-    notes.append(Note("content.unsupported", f"{path}: a '{kind}' part cannot be shown to the model"))
+    notes.append(Note("content.opaque", f"{path}: a '{kind}' part cannot be shown to the model"))
     return opaque(value, kind)
 
 

@@ -210,7 +210,7 @@ class ItemWalk:
         self.notes.append(Note("item.reference_missing", f"{path}: no stored item '{wanted}'; it was left out"))
 
     def _unknown(self, item: dict[str, Any], kind: str, path: str) -> None:
-        self.notes.append(Note("item.unsupported", f"{path}: a '{kind}' item is kept but not shown to the model"))
+        self.notes.append(Note("item.opaque", f"{path}: a '{kind}' item is kept but not shown to the model"))
         block = opaque(item, kind)
         if kind.endswith(("_output", "_response")):
             self._add("user", (block,))

@@ -230,16 +230,16 @@ def _unused(fields: Mapping[str, Any]) -> list[Note]:
             raise invalid(name, REFUSED[name])
         if name in USED or value is None or value in QUIET.get(name, ()):
             continue
-        code = "field.echoed_only" if name in ECHOED else "field.ignored"
+        code = "request.field_echoed" if name in ECHOED else "request.field_ignored"
         notes.append(Note(code, f"`{name}` is not used by this gateway"))
     text = fields.get("text")
     if isinstance(text, dict) and text.get("verbosity") not in (None, "medium"):
-        notes.append(Note("field.echoed_only", "`text.verbosity` is not used by this gateway"))
+        notes.append(Note("request.field_echoed", "`text.verbosity` is not used by this gateway"))
     include = fields.get("include")
     if include is not None and not isinstance(include, list):
         raise invalid("include", "must be a list of strings")
     notes += [
-        Note("field.ignored", f"`include`: '{what}' is not available here")
+        Note("request.field_ignored", f"`include`: '{what}' is not available here")
         for what in include or ()
         if not isinstance(what, str) or what not in INCLUDABLE
     ]
@@ -288,7 +288,9 @@ def _tool_choice(fields: Mapping[str, Any], toolbox: Toolbox, notes: list[Note])
         if name not in {tool.name for tool in toolbox.tools}:
             raise invalid("tool_choice.name", f"no tool '{value.get('name')}' is in `tools`")
         return ToolChoice(mode="named", name=name, parallel=parallel)
-    notes.append(Note("tool_choice.hosted", f"tool_choice '{kind}' names a tool that cannot be run here; auto is used"))
+    notes.append(
+        Note("tools.choice_ignored", f"tool_choice '{kind}' names a tool that cannot be run here; auto is used")
+    )
     return ToolChoice(parallel=parallel)
 
 
@@ -297,9 +299,7 @@ def _allowed(value: dict[str, Any], toolbox: Toolbox, parallel: bool, notes: lis
     if not isinstance(listed, list) or not all(isinstance(tool, dict) for tool in listed):
         raise invalid("tool_choice.tools", "must be a list of tools")
     toolbox.keep(_chosen(tool, toolbox) for tool in listed)
-    notes.append(
-        Note("tool_choice.allowed_tools", "only the allowed tools are shown; changing the list changes the prompt")
-    )
+    notes.append(Note("tools.allowed_only", "only the allowed tools are shown; changing the list changes the prompt"))
     return ToolChoice(mode="required" if value.get("mode") == "required" else "auto", parallel=parallel)
 
 
@@ -328,4 +328,4 @@ def _context(fields: Mapping[str, Any], headers: Mapping[str, str], limits: Limi
         else PRIORITY_OF_TIER.get(str(fields.get("service_tier"))),
         limit=limits.header_chars,
     )
-    return context, [Note("field.ignored", f"`{name}` is not used by this gateway") for name in hints.unknown]
+    return context, [Note("request.field_ignored", f"`{name}` is not used by this gateway") for name in hints.unknown]

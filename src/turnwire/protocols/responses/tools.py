@@ -141,7 +141,7 @@ class Toolbox:
         if kind == "tool_search":
             return self._search(tool, path)
         if kind not in ("function", "custom"):
-            code = "tool.hosted" if kind in HOSTED else "tool.unknown_type"
+            code = "tools.hosted_ignored" if kind in HOSTED else "tools.type_ignored"
             self.notes.append(Note(code, f"{path}: a '{kind}' tool cannot be run here and was left out of the prompt"))
             return None
         name = _text(tool, "name", path)
@@ -175,10 +175,9 @@ class Toolbox:
         grammar = syntax = None
         if isinstance(form, dict) and form.get("type") == "grammar":
             grammar, syntax = _text(form, "definition", f"{path}.format"), _text(form, "syntax", f"{path}.format")
-            description += f"\n\nThe text of `{CUSTOM_ARGUMENT}` must match this {syntax} grammar:\n{grammar}"
         return Tool(
             name=tool["name"],
-            description=description.strip(),
+            description=description,
             schema=custom_schema(),
             kind="custom",
             grammar=grammar,
@@ -189,7 +188,10 @@ class Toolbox:
     def _search(self, tool: dict[str, Any], path: str) -> str | None:
         if tool.get("execution") != "client":
             self.notes.append(
-                Note("tool.hosted", f"{path}: tool_search is not run here; deferred tools are shown from the start")
+                Note(
+                    "tools.hosted_ignored",
+                    f"{path}: tool_search is not run here; deferred tools are shown from the start",
+                )
             )
             return None
         self.client_search = True
