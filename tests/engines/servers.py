@@ -183,9 +183,11 @@ class FakeVLLM(FakeServer):
     tells_cached = True
     priorities = True
     caching = True
+    native = False
 
     def routes(self, router: web.UrlDispatcher) -> None:
         router.add_post("/v1/completions", self.generate)
+        router.add_post("/inference/v1/generate", self.generate_native)
         router.add_get("/health", _always(dict))
         router.add_get("/version", _always(lambda: {"version": self.version}))
         router.add_get("/metrics", self.metrics)
@@ -194,15 +196,25 @@ class FakeVLLM(FakeServer):
             _always(lambda: {"object": "list", "data": [{"id": "toy", "max_model_len": self.window}]}),
         )
 
+    async def generate_native(self, request: web.Request) -> web.StreamResponse:
+        if not self.native:
+            return self.refusal(403, "This endpoint needs --enable-scale-out.", "Forbidden")
+        return await self.generate(request)
+
     async def metrics(self, _: web.Request) -> web.Response:
         return web.Response(
             text=f'vllm:cache_config_info{{block_size="16",enable_prefix_caching="{self.caching}"}} 1.0\n'
         )
 
     def asked(self, body: dict[str, Any]) -> tuple[list[int], Sampling]:
-        return body["prompt"], Sampling(max_tokens=body.get("max_tokens"), stop=tuple(body.get("stop") or ()))
+        options = body.get("sampling_params", body)
+        limits = Sampling(max_tokens=options.get("max_tokens"), stop=tuple(options.get("stop") or ()))
+        return body["token_ids"] if "token_ids" in body else body["prompt"], limits
 
     def whole(self, body: dict[str, Any], prompt: list[int]) -> web.Response:
+        if "token_ids" in body:
+            choice = {"index": 0, "text": "x", "token_ids": [120], "finish_reason": "length"}
+            return web.json_response({"choices": [choice], "output_mode": "text"})
         if body.get("priority") and not self.priorities:
             return self.refusal(400, "Got priority 1 but Priority scheduling is not enabled.", "BadRequestError")
         usage: dict[str, Any] = {"prompt_tokens": len(prompt), "completion_tokens": 1}
@@ -213,9 +225,9 @@ class FakeVLLM(FakeServer):
     async def events(
         self, body: dict[str, Any], performance: Performance, prompt: list[int], cached: int
     ) -> AsyncIterator[dict[str, Any] | str]:
-        assert body["return_token_ids"] is True
-        assert body["skip_special_tokens"] is False
-        first = True
+        assert body.get("return_token_ids") is True or body["output_mode"] == "text"
+        assert body.get("sampling_params", body)["skip_special_tokens"] is False
+        first = "prompt" in body
         for batch, final in self.batches(performance):
             choice: dict[str, Any] = {
                 "index": 0,

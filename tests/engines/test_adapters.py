@@ -156,6 +156,27 @@ async def test_guided_decoding() -> None:
     assert (await sent("llamacpp", guided(grammar)))["grammar"] == 'root ::= "a"'
 
 
+async def test_vllm_with_the_native_route_is_asked_there() -> None:
+    wanted = msgspec.structs.replace(
+        request(temperature=0.5, stop=("END",), max_tokens=9),
+        constraint=Constraint(regex="a+"),
+        hints=Hints(request_id="req-1", priority=2, cache_salt="s"),
+    )
+    body = await sent("vllm", wanted, native=True)
+    assert body["token_ids"] == list(range(100, 180))
+    assert body["output_mode"] == "text"
+    assert (body["priority"], body["cache_salt"]) == (-2, "s")
+    assert body["sampling_params"] == {
+        "max_tokens": 9,
+        "temperature": 0.5,
+        "stop": ["END"],
+        "skip_special_tokens": False,
+        "spaces_between_special_tokens": False,
+        "structured_outputs": {"regex": "a+"},
+    }
+    assert "prompt" in await sent("vllm", request(logprobs=1), native=True), "its log probabilities read otherwise"
+
+
 async def test_old_vllm_takes_the_old_names() -> None:
     body = await sent("vllm", guided(Constraint(json_schema=SCHEMA)), version="0.10.2")
     assert body["guided_json"] == SCHEMA

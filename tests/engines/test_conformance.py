@@ -20,6 +20,7 @@ from .toytokenizer import ToyTokenizer
 SUBJECTS: tuple[Subject, ...] = (
     ScriptedSubject(),
     ServerSubject("vllm", lambda line: FakeVLLM(line, ToyTokenizer()), VLLMEngine),
+    ServerSubject("vllm-native", lambda line: FakeVLLM(line, ToyTokenizer()), VLLMEngine, native=True),
     ServerSubject("sglang", lambda line: FakeSGLang(line, ToyTokenizer()), lambda url: SGLangEngine(url, TOKENIZER)),
     ServerSubject(
         "sglang-cumulative",

@@ -187,7 +187,7 @@ async def test_leaving_aborts(engine: VLLMEngine, server: VLLMServer) -> None:
 
 
 async def test_guided_decoding_is_obeyed(engine: VLLMEngine) -> None:
-    prompt = list(range(200, 240))
+    prompt = list(range(2000, 2040))
     text, _ids, _completion = await generated(
         engine, request(prompt, max_tokens=50, constraint=Constraint(regex="(yes|no)-[0-9]{3}"))
     )
@@ -244,11 +244,11 @@ async def test_many_at_once(engine: VLLMEngine) -> None:
 
 
 async def test_a_server_without_the_flags_is_warned_of(tmp_path: Path) -> None:
+    """Whether it schedules by priority is what vLLM 0.32 tells nobody: it takes priorities either way."""
     with VLLMServer(tmp_path / "log", "--no-enable-prefix-caching") as bare:
         subject = VLLMEngine(bare.url)
         info = await subject.start()
-        flags = ("--enable-prefix-caching", "--enable-prompt-tokens-details", "--scheduling-policy priority")
-        for flag in flags:
+        for flag in ("--enable-prefix-caching", "--enable-prompt-tokens-details"):
             assert any(flag in warning for warning in info.warnings), flag
         await subject.close()
 

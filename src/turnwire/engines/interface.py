@@ -52,8 +52,8 @@ class Hints(msgspec.Struct, frozen=True, kw_only=True):
 
 class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One generation. `prompt_ids` is the whole prompt; `conversation` is for engines that yield structured events and
-    for the scripted one, which picks its line by it. `resumed` says how many of the last prompt ids are this very turn's
-    output, begun on another worker."""
+    for the scripted one, which picks its line by it. `resumed` says how many of the last prompt ids are this very
+    turn's output, begun on another worker."""
 
     prompt_ids: Sequence[int]
     sampling: Sampling

@@ -1,4 +1,4 @@
-"""The vLLM adapter: token ids in and out over `/v1/completions`.
+"""The vLLM adapter: token ids in and out over `/v1/completions`, or `/inference/v1/generate` where that is on.
 
 Promise: exactly the prompt ids given are prefilled, and the ids that come back are the ones sampled; special tokens are
 spelled out; cached tokens, priority, cache salt and guided decoding are used where the server has them, and `start`
@@ -18,6 +18,7 @@ from turnwire.engines.interface import Capabilities, Constraint, EngineError, En
 __all__ = ["VLLMEngine"]
 
 _MIN_VERSION = (0, 10, 2)
+_NATIVE = "/inference/v1/generate"
 
 
 class _Version(msgspec.Struct):
@@ -42,6 +43,7 @@ class VLLMEngine(HTTPEngine):
     def __init__(self, base_url: str, *, model: str | None = None, api_key: str | None = None) -> None:
         super().__init__(base_url, model=model, api_key=api_key)
         self._structured = True
+        self._native = False
 
     async def _discover(self) -> EngineInfo:
         version = await self._maybe("/version", _Version)
@@ -66,6 +68,7 @@ class VLLMEngine(HTTPEngine):
                 f"vLLM {number} cannot return token ids; use {'.'.join(map(str, _MIN_VERSION))} or newer",
             )
         self._structured = not number or _version(number) >= (0, 11, 0)
+        self._native = await self._probe_native()
         block, caching = _cache_facts(await self._metrics())
         if caching is False:
             warnings.append("prefix caching is off: start vLLM with --enable-prefix-caching")
@@ -95,6 +98,18 @@ class VLLMEngine(HTTPEngine):
                 raise
             return ""
 
+    async def _probe_native(self) -> bool:
+        """Whether the tokens-in, tokens-out route is on and gives text too. It is leaner: `/v1/completions` sends the
+        whole prompt back with the first token."""
+        probe = {"token_ids": [1], "sampling_params": {"max_tokens": 1}, "output_mode": "text", "model": self._model}
+        try:
+            answer = await self._ask(_NATIVE, Chunk, probe)
+        except EngineError as error:
+            if error.kind == "unreachable":
+                raise
+            return False
+        return bool(answer.choices and answer.choices[0].token_ids)
+
     async def _probe_priority(self) -> bool:
         """One token at another priority; a server without priority scheduling refuses it."""
         try:
@@ -120,18 +135,8 @@ class VLLMEngine(HTTPEngine):
 
     def _call(self, request: GenerateRequest) -> Call:
         sampling, hints = request.sampling, request.hints
-        body: dict[str, object] = {
-            "model": self._model,
-            "prompt": list(request.prompt_ids),
-            "max_tokens": self._room(request),
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "return_token_ids": True,
-            "add_special_tokens": False,
-            "skip_special_tokens": False,
-            "spaces_between_special_tokens": False,
-        }
         wishes = {
+            "max_tokens": self._room(request),
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "top_k": sampling.top_k,
@@ -144,14 +149,28 @@ class VLLMEngine(HTTPEngine):
             "stop": list(sampling.stop) or None,
             "stop_token_ids": list(request.stop_token_ids) or None,
             "logit_bias": sampling.logit_bias or None,
-            "cache_salt": hints.cache_salt or None,
-            # vLLM serves lower numbers earlier.
-            "priority": -hints.priority if hints.priority and self.capabilities.priority else None,
         }
-        body.update((name, value) for name, value in wishes.items() if value is not None)
+        options: dict[str, object] = {name: value for name, value in wishes.items() if value is not None}
+        # None, not left out: the default is 16.
+        options.setdefault("max_tokens", None)
+        options |= {"skip_special_tokens": False, "spaces_between_special_tokens": False}
         if request.constraint is not None:
-            body.update(self._guidance(request.constraint))
-        return Call("/v1/completions", body)
+            options |= self._guidance(request.constraint)
+        body: dict[str, object] = {
+            "model": self._model,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if hints.cache_salt:
+            body["cache_salt"] = hints.cache_salt
+        if hints.priority and self.capabilities.priority:
+            # vLLM serves lower numbers earlier.
+            body["priority"] = -hints.priority
+        prompt = list(request.prompt_ids)
+        if self._native and sampling.logprobs is None:
+            return Call(_NATIVE, body | {"token_ids": prompt, "sampling_params": options, "output_mode": "text"})
+        completions = {"prompt": prompt, "return_token_ids": True, "add_special_tokens": False}
+        return Call("/v1/completions", body | completions | options)
 
     def _guidance(self, constraint: Constraint) -> dict[str, object]:
         tag = constraint.structural_tag
