@@ -51,8 +51,8 @@ log = logging.getLogger("turnwire.gateway")
 MESSAGES = Api(
     name="messages",
     decode=anthropic.decode,
-    stream_encoder=anthropic.StreamEncoder,  # type: ignore[arg-type]
-    document_encoder=anthropic.DocumentEncoder,  # type: ignore[arg-type]
+    stream_encoder=anthropic.StreamEncoder,
+    document_encoder=anthropic.DocumentEncoder,
     error_reply=anthropic.error_reply,
     call_prefix="toolu_",
 )

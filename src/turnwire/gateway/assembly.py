@@ -12,7 +12,7 @@ from pathlib import Path
 from turnwire.engines.embedded import EmbeddedEngine
 from turnwire.engines.interface import Engine, EngineError, EngineInfo
 from turnwire.engines.spec import EngineSpec, SpecError, create_engine, parse_spec
-from turnwire.parsers import Dialect, UnknownDialect, resolve
+from turnwire.parsers import Dialect, UnknownDialect, detect, resolve
 from turnwire.profiles import Profile, ProfileError, load_book
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.policy import ReplayPolicy
@@ -141,7 +141,11 @@ def _dialect(
         return resolve(name, settings.reasoning or profile.reasoning), f"profile {profile.name}"
     if source.template is None:
         return resolve("qwen3_coder", settings.reasoning), "the built-in template"
-    raise AssemblyError(
-        f"How {model_id} writes reasoning and tool calls is not known. Say it with --dialect NAME; "
-        "`turnwire dialects` lists them."
-    )
+    found = detect(model_id, source.template, source.tokenizer.special_tokens)
+    if found.dialect is None:
+        near = f" It may be one of: {', '.join(found.candidates)}." if found.candidates else ""
+        raise AssemblyError(
+            f"How {model_id} writes reasoning and tool calls is not clear: {found.why}.{near} Say it with "
+            "--dialect NAME; `turnwire dialects` lists them."
+        )
+    return resolve(found.dialect.name, settings.reasoning) if settings.reasoning else found.dialect, found.why

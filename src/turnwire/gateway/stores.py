@@ -171,8 +171,8 @@ class RedisStore:
         return f"turnwire:{len(space)}:{space}:{key}"
 
     async def get(self, space: str, key: str) -> bytes | None:
-        value: bytes | None = await self._redis.get(self._name(space, key))
-        return value
+        value = await self._redis.get(self._name(space, key))
+        return value.encode() if isinstance(value, str) else value
 
     async def put(self, space: str, key: str, value: bytes) -> None:
         _checked(value, self._retention)

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import msgspec
 
+from turnwire.engines.constraints import ConstraintPlan, plan_constraint
 from turnwire.engines.interface import Completion, EngineError, EventBatch, GenerateRequest, Hints, Step, TokenBatch
 from turnwire.parsers import Parser, start_state
 from turnwire.prompts.recall_shape import Witness
@@ -23,6 +24,7 @@ from turnwire.turns import (
     BlockOpened,
     Event,
     Finished,
+    FinishReason,
     Note,
     SealCarried,
     TokensScored,
@@ -90,14 +92,20 @@ class Turn:
         self._reasoning_from: int | None = None
         self._reasoning_tokens = 0
         self._opening: asyncio.Task[None] | None = None
+        self._plan = ConstraintPlan()
+        self._prefilled = 0
+        self._text_blocks: set[int] = set()
+        self._said: list[str] = []
+        self._calls: list[tuple[str, str]] = []
 
     # ------------------------------------------------------------------------------------------------- running
 
-    def request(self) -> GenerateRequest:
-        """What the engine is asked for: `max_tokens` clamped to what fits in the window."""
+    def request(self, prefill: Sequence[int] = ()) -> GenerateRequest:
+        """What the engine is asked for: `max_tokens` clamped to what fits in the window. `prefill` is put into the
+        model's mouth: it stands behind the prompt and counts as output."""
         conversation = self.passage.inbound.conversation
         sampling = conversation.sampling
-        room = self.runtime.window - len(self.prompt.ids)
+        room = self.runtime.window - len(self.prompt.ids) - len(prefill)
         if room <= 0:
             raise TurnFailure(
                 "context_overflow",
@@ -108,7 +116,8 @@ class Turn:
         wanted = sampling.max_tokens
         sampling = msgspec.structs.replace(sampling, max_tokens=room if wanted is None else min(wanted, room))
         return GenerateRequest(
-            prompt_ids=self.prompt.ids,
+            prompt_ids=[*self.prompt.ids, *prefill] if prefill else self.prompt.ids,
+            constraint=self._plan.constraint,
             sampling=self.runtime.defaults_under(sampling),
             hints=Hints(
                 request_id=self.passage.turn_id,
@@ -122,17 +131,18 @@ class Turn:
 
     async def run(self, sink: Sink) -> TurnOutcome:
         """Run to the end. Raises TurnFailure if nothing was sent yet; later failures are written to the sink."""
-        request = self.request()
-        capabilities = self.runtime.engine.capabilities
-        if capabilities.yields != "events":
-            conversation = self.passage.inbound.conversation
-            self._parser = Parser(
-                self.runtime.dialect, conversation.tools, start_state(self.prompt.tail, self.runtime.dialect)
-            )
-        steps = self.runtime.engine.generate(request)
+        runtime, conversation = self.runtime, self.passage.inbound.conversation
+        start = start_state(self.prompt.tail, runtime.dialect)
+        plan = self._plan = plan_constraint(conversation, runtime.dialect, runtime.engine.capabilities, start)
+        self.outcome.notes.extend(plan.notes)
+        if runtime.engine.capabilities.yields != "events":
+            self._parser = Parser(runtime.dialect, conversation.tools, start)
+        prefill = runtime.tokenizer.encode(plan.prefill) if plan.prefill else []
+        self._prefilled = len(prefill)
+        steps = runtime.engine.generate(self.request(prefill))
         timer = asyncio.get_running_loop().call_later(self.GRACE_S, self._open_soon, sink)
         try:
-            await self._drive(steps, sink)
+            await self._drive(steps, sink, TokenBatch(plan.prefill, tuple(prefill)) if prefill else None)
         except EngineError as error:
             await self.fail(failure_of(error), sink)
         except TurnFailure as failure:
@@ -143,10 +153,12 @@ class Turn:
             self.outcome.text = "".join(self._texts)
         return self.outcome
 
-    async def _drive(self, steps: AsyncGenerator[Step, None], sink: Sink) -> None:
+    async def _drive(self, steps: AsyncGenerator[Step, None], sink: Sink, first: TokenBatch | None) -> None:
         feed, encode, seals = self._parser.feed if self._parser else None, self.encoder.feed, self._seals
         witnessed = self._witness.feed
         texts, ids = self._texts, self.outcome.output_ids
+        if first is not None:
+            await self._write(self._heard(first), sink)
         async for step in steps:
             self.silent = False
             if self.passage.first_token is None:
@@ -176,22 +188,46 @@ class Turn:
                     self.writing = False
         raise TurnFailure("engine_failed", "The engine ended its stream without saying how the turn finished.")
 
+    def _heard(self, batch: TokenBatch) -> Sequence[Event]:
+        """The events of text that did not come from the engine's stream (a prefill, a suffix)."""
+        self.outcome.output_ids.extend(batch.ids)
+        self._texts.append(batch.text)
+        if self._seals is not None:
+            self._seals.add(batch.ids)
+        events = self._parser.feed(batch.text) if self._parser else []
+        self._witness.feed(events)
+        return self._dressed(events)
+
+    async def _write(self, events: Sequence[Event], sink: Sink) -> None:
+        data = self.encoder.feed(events)
+        if data:
+            await self._open(sink)
+            await sink.write(data)
+
     async def _complete(self, completion: Completion, sink: Sink) -> None:
+        dressed: list[Event] = []
+        if self._plan.suffix and completion.reason == "stop":
+            ids = tuple(self.runtime.tokenizer.encode(self._plan.suffix))
+            dressed += self._heard(TokenBatch(self._plan.suffix, ids))
         if self._parser is not None:
             *events, finished = self._parser.finish(completion.reason)
         else:
-            events, finished = [], Finished(completion.reason)
+            events, finished = [], Finished(self._ended(completion))
         assert isinstance(finished, Finished)
         if completion.stop_sequence is not None:
             finished = msgspec.structs.replace(finished, reason="stop_sequence", stop_sequence=completion.stop_sequence)
         self._witness.feed(events)
-        dressed = list(self._dressed(events))
+        dressed += self._dressed(events)
+        dressed += self._checked()
         if self._seals is not None:
             trailing = self._seals.finish()
             if trailing is not None:
                 dressed.append(SealCarried(-1, trailing))
         self.usage = Usage(
-            completion.prompt_tokens, completion.cached_tokens, completion.output_tokens, self._reasoning_tokens
+            completion.prompt_tokens - self._prefilled,
+            completion.cached_tokens,
+            completion.output_tokens + self._prefilled,
+            self._reasoning_tokens,
         )
         self.outcome.usage, self.outcome.finish = self.usage, finished
         dressed += (self.usage, finished)
@@ -199,6 +235,20 @@ class Turn:
         await self._open(sink)
         if data:
             await sink.write(data)
+
+    def _ended(self, completion: Completion) -> FinishReason:
+        """A structured engine says `stop` or `tool_calls` by its own lights; a call in the stream decides."""
+        return "tool_calls" if completion.reason == "stop" and self._call_ids else completion.reason
+
+    def _checked(self) -> list[Event]:
+        """Notes on what the client demanded and did not get."""
+        check = self._plan.check
+        if check is None:
+            return []
+        faults = check.faults(self._calls, "".join(self._said))
+        notes = [Note("constraint.violated", fault) for fault in faults]
+        self.outcome.notes.extend(notes)
+        return list(notes)
 
     async def fail(self, failure: TurnFailure, sink: Sink) -> None:
         """End the turn with a failure: raised while it can still be a status, else written as the API wants it."""
@@ -237,6 +287,8 @@ class Turn:
     def _dressed(self, events: Sequence[Event]) -> Sequence[Event]:
         """The same events with call ids minted and reasoning sealed; untouched (and uncopied) when there is only
         running text."""
+        if self._plan.check is not None:
+            self._listen(events)
         if len(events) == 1 and type(events[0]) is BlockDelta:
             return events
         dressed: list[Event] = []
@@ -250,6 +302,16 @@ class Turn:
             else:
                 dressed.append(self._dress(event))
         return dressed
+
+    def _listen(self, events: Sequence[Event]) -> None:
+        """Keep the turn's text and calls, for the check of what was demanded."""
+        for event in events:
+            if isinstance(event, BlockOpened) and event.kind == "text":
+                self._text_blocks.add(event.index)
+            elif isinstance(event, BlockDelta) and event.index in self._text_blocks:
+                self._said.append(event.text)
+            elif isinstance(event, ToolCallClosed):
+                self._calls.append((event.name, event.arguments))
 
     def _dress(self, event: Event) -> Event:
         if isinstance(event, BlockOpened):
