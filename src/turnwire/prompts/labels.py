@@ -49,8 +49,9 @@ def _find_tools(text: str, tools: Sequence[Tool], found: dict[int, Label], limit
             at = text.find(tool.name, cursor, limit)
         if at < 0:
             continue
+        line = text.rfind("\n", max(cursor, at - _REACH), at) + 1 or at
         cursor = at + 1
-        found.setdefault(at, Label("tools", number, at))
+        found.setdefault(line, Label("tools", number, line))
 
 
 def _header(text: str, floor: int, at: int) -> int:

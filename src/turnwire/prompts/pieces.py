@@ -81,11 +81,18 @@ def tokenized(tokenizer: Tokenizer, text: str, labels: Sequence[Label], tail: st
 
 
 def _offsets(tokenizer: Tokenizer, text: str, positions: Sequence[int], total: int) -> list[int]:
+    """How many tokens come before each position. Where a special token starts there the count is exact; in between it
+    may be off by a token for each position since."""
+    special = tuple(tokenizer.special_tokens)
+    exact, exact_at = 0, 0
     counted, before = 0, 0
     found: list[int] = []
     for position in positions:
-        if position > before:
+        if text.startswith(special, position):
+            exact += len(tokenizer.encode(text[exact_at:position]))
+            counted, exact_at = exact, position
+        else:
             counted += len(tokenizer.encode(text[before:position]))
-            before = position
+        before = position
         found.append(min(counted, total))
     return found

@@ -118,12 +118,12 @@ class Scribe:
     ) -> Text:
         empty: list[dict[str, Any]] | None = [] if self._traits.tools_empty == "list" else None
         whole = self._template.render(dressed, tools=tools or empty, generation=True, args=args)
-        if not tail:
-            return Text(whole)
         known = (self._traits.tail_on, self._traits.tail_off or "", self._traits.tail)
         ending = max((text for text in known if whole.endswith(text)), key=len, default="")
         if ending:
             return Text(whole, ending)
+        if not tail:
+            return Text(whole)
         # Another header than behind a plain user message, or none: only a rendering without one can tell.
         try:
             bare = self._template.render(dressed, tools=tools or empty, generation=False, args=args)
