@@ -305,7 +305,7 @@ def test_17_models_are_listed_with_discoverable_names() -> None:
 
 
 def test_18_a_count_reads_the_same_conversation() -> None:
-    body = json.dumps({"model": MODEL, "messages": [{"role": "user", "content": "hi"}], "tools": []}).encode()
+    body = json.dumps({"model": MODEL, "messages": [{"role": "user", "content": "hi"}], "compaction": {}}).encode()
     inbound = decode_count(body, {"anthropic-beta": "token-counting-2024-11-01"})
     assert inbound.conversation.messages == (Message(role="user", blocks=(TextBlock(text="hi"),)),)
     assert inbound.stream is False

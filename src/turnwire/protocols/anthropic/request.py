@@ -96,12 +96,16 @@ def decode(
     """Decode `POST /v1/messages`. Header names are lower case. `count_tokens` is asked only by context edits whose
     trigger is a number of tokens."""
     bounds = limits or Limits()
-    return _Request(open_body(body, bounds), headers, bounds).inbound(count_tokens)
+    request = _Request(open_body(body, bounds), headers, bounds)
+    if "compaction" in request.fields:
+        raise invalid("compaction", "compaction on request is not offered; ask for a summary in a message instead")
+    return request.inbound(count_tokens)
 
 
 def decode_count(body: bytes, headers: Mapping[str, str], *, limits: Limits | None = None) -> Inbound:
     """Decode `POST /v1/messages/count_tokens`: the same conversation, never streamed."""
-    inbound = decode(body, headers, limits=limits)
+    bounds = limits or Limits()
+    inbound = _Request(open_body(body, bounds), headers, bounds).inbound(estimate_tokens)
     inbound.stream = False
     return inbound
 
@@ -116,8 +120,6 @@ class _Request:
         self.notes: list[Note] = list(body.notes)
 
     def inbound(self, count_tokens: TokenCounter) -> Inbound:
-        if "compaction" in self.fields:
-            raise invalid("compaction", "compaction on request is not offered; ask for a summary in a message instead")
         model = part(_STRING, self._required("model"), "model")
         if not model:
             raise invalid("model", "must name a model")
