@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
+from datetime import datetime
 
 import pytest
 from families import FAMILIES, template
@@ -142,9 +144,17 @@ def test_only_what_is_new_is_tokenized(tokenizer: Tokenizer) -> None:
     assert counting.characters == 0
 
 
-def test_the_memory_of_pieces_is_bounded() -> None:
-    from array import array
+def test_a_new_day_shows_in_templates_that_tell_the_date(tokenizer: Tokenizer) -> None:
+    today = [datetime(2026, 1, 2)]
+    source = "{{ strftime_now('%d %B') }}: {{ messages[0].content }}"
+    dated = PromptBuilder(ChatTemplate(source, clock=lambda: today[0]), tokenizer)
+    talk = Conversation(model="m", messages=(user("report"),))
+    assert tokenizer.decode(dated.build(talk).ids) == "02 January: report"
+    today[0] = datetime(2026, 1, 3)
+    assert tokenizer.decode(dated.build(talk).ids) == "03 January: report"
 
+
+def test_the_memory_of_pieces_is_bounded() -> None:
     memory = PieceMemory(max_tokens=2_000)
     for number in range(50):
         memory.put(bytes([number]), Piece(ids=array("I", range(100)), sections=()))

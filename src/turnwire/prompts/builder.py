@@ -109,7 +109,7 @@ class _Draft:
         self._notes = notes
         self._scribe = Scribe(builder.template, builder.traits, self._messages, tools, notes, builder.end_tokens)
         self._chain = _chained([_digest(_encode(message)) for message in self._messages])
-        self._frame = _digest(_encode(tools))
+        self._frame = _digest(_encode(tools), builder.template.stamp.encode())
 
     # ------------------------------------------------------------------------------------------ turns as tokens
 

@@ -23,10 +23,14 @@ TemplateMessage: TypeAlias = dict[str, Any]
 
 class Renderer(Protocol):
     """Turns template messages into prompt text. `generation` asks for the header of the next assistant turn.
-    `end_tokens` are the tokens with which its model may end a turn, as far as it knows them."""
+    `end_tokens` are the tokens with which its model may end a turn, as far as it knows them; `stamp` changes with the
+    day where that shows in what is rendered."""
 
     @property
     def end_tokens(self) -> tuple[str, ...]: ...
+
+    @property
+    def stamp(self) -> str: ...
 
     def render(
         self,
@@ -62,6 +66,12 @@ class ChatTemplate:
     @property
     def end_tokens(self) -> tuple[str, ...]:
         return (self._special["eos_token"],) if self._special["eos_token"] else ()
+
+    @property
+    def stamp(self) -> str:
+        if self._clock is None or not self._wants & {"strftime_now", "datetime"}:
+            return ""
+        return self._clock().strftime("%Y-%m-%d")
 
     def with_clock(self, clock: Callable[[], datetime]) -> ChatTemplate:
         """The same template at another time."""

@@ -26,6 +26,7 @@ class DeepSeekEncoding:
     `drop_thinking` (V4: false keeps thoughts of a conversation without tools)."""
 
     end_tokens = (_EOS,)
+    stamp = ""
 
     def __init__(self, version: Literal["v3.2", "v4"] = "v4") -> None:
         self._late = version == "v4"

@@ -30,6 +30,10 @@ class HarmonyEncoding:
         self._clock = clock
         self._identity = identity
 
+    @property
+    def stamp(self) -> str:
+        return self._clock().strftime("%Y-%m-%d") if self._clock is not None else ""
+
     def render(
         self,
         messages: Sequence[TemplateMessage],
