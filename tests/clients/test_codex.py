@@ -92,6 +92,12 @@ class Codex:
         env = self.sandbox.environment(CODEX_HOME=str(self.home), GW_API_KEY="sk-test")
         return self.sandbox.run(["codex", *arguments], env=env, timeout=timeout)
 
+    def turns(self, *prompts: str, timeout: float = 90) -> Finished:
+        """Several user turns in one process."""
+        env = self.sandbox.environment(CODEX_HOME=str(self.home), GW_API_KEY="sk-test")
+        command = [sys.executable, str(DRIVERS / "codex_turns.py"), str(self.sandbox.workspace), *prompts]
+        return self.sandbox.run(command, env=env, timeout=timeout)
+
     def __call__(self, prompt: str, *more: str, timeout: float = 90) -> Finished:
         fixed = ["exec", "--strict-config", "--skip-git-repo-check", "--json", "-C", str(self.sandbox.workspace)]
         return self.run(*fixed, *more, prompt, timeout=timeout)
@@ -119,6 +125,15 @@ def done_items(exchange: Exchange) -> list[dict[str, Any]]:
     return [sent.data["item"] for sent in exchange.events if sent.data["type"] == "response.output_item.done"]
 
 
+def thoughts(found: list[dict[str, Any]]) -> list[tuple[Any, str]]:
+    """Reasoning items that say something; an item without a summary only carries what followed the last thought."""
+    return [
+        (item["summary"], item["encrypted_content"])
+        for item in found
+        if item["type"] == "reasoning" and item["summary"]
+    ]
+
+
 def input_items(exchange: Exchange, kind: str) -> list[dict[str, Any]]:
     return [item for item in exchange.json["input"] if item.get("type", "message") == kind]
 
@@ -144,11 +159,10 @@ def test_two_turns_with_a_tool(serve: Serve, codex: Any) -> None:
     assert first.json["text"]["verbosity"]
     assert "apply_patch" in tool_names(first)
     # The thought came back as it was sent, carrier included.
-    (sent,) = [item for item in done_items(first) if item["type"] == "reasoning"]
-    (returned,) = input_items(second, "reasoning")
-    assert sent["encrypted_content"]
-    assert returned["encrypted_content"] == sent["encrypted_content"]
-    assert returned["summary"] == sent["summary"]
+    ((summary, carrier),) = thoughts(done_items(first))
+    assert summary[0]["text"].strip() == "The user wants a greeting.\n“echo” will do."
+    assert carrier
+    assert thoughts(input_items(second, "reasoning")) == [(summary, carrier)]
     records = gateway.records(2)
     prefix_held(records)
     for exchange, record in zip((first, second), records, strict=True):
@@ -229,11 +243,12 @@ def test_parallel_calls_start_as_they_are_written(serve: Serve, codex: Any, sand
     succeeded(codex(gateway)("Write two files"), "Both files are written.")
     first, second = gateway.turns()
     closed = [s.at for s in first.events if s.data["type"] == "response.output_item.done"]
-    assert [item["type"] for item in done_items(first)] == ["reasoning", "function_call"] * 2
+    assert [item["type"] for item in done_items(first)][:4] == ["reasoning", "function_call"] * 2
     written = (sandbox.workspace / "first.txt").stat().st_mtime
     assert closed[1] - 0.1 < written < closed[3], "the first tool waited for the second call"
     kinds = [item["type"] for item in second.json["input"] if item["type"] != "message"]
-    assert kinds == ["reasoning", "function_call", "reasoning", "function_call"] + ["function_call_output"] * 2
+    assert kinds[:4] == ["reasoning", "function_call"] * 2
+    assert kinds[-2:] == ["function_call_output"] * 2
     prefix_held(gateway.records(2))
 
 
@@ -245,7 +260,8 @@ def test_resume_in_a_new_process(serve: Serve, codex: Any) -> None:
     exchanges = gateway.turns()
     assert len(exchanges) == 3
     assert len({exchange.headers["session-id"] for exchange in exchanges}) == 1
-    assert len(input_items(exchanges[2], "reasoning")) == 2
+    sent = thoughts(done_items(exchanges[0])) + thoughts(done_items(exchanges[1]))
+    assert thoughts(input_items(exchanges[2], "reasoning")) == sent
     prefix_held(gateway.records(3))
 
 
@@ -264,17 +280,17 @@ def test_the_catalog_is_served_by_command_auth(serve: Serve, codex: Any) -> None
     assert any(exchange.path == "/v1/models" for exchange in gateway.exchanges)
 
 
+def catalog(model: str, *flags: str) -> str:
+    command = [str(Path(sys.executable).with_name("turnwire")), "codex-catalog", "--model", model, *flags]
+    made = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert made.returncode == 0, made.stderr
+    return made.stdout
+
+
 def test_the_catalog_by_file(serve: Serve, codex: Any, sandbox: Sandbox) -> None:
     gateway = serve(*TWO_TURNS)
     path = sandbox.folder / "catalog.json"
-    made = subprocess.run(
-        [str(Path(sys.executable).with_name("turnwire")), "codex-catalog", "--model", gateway.model],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert made.returncode == 0, made.stderr
-    path.write_text(made.stdout)
+    path.write_text(catalog(gateway.model))
     run = codex(gateway, catalog=path)
     assert catalog_entry(run.run("debug", "models"), gateway.model)["base_instructions"]
     succeeded(run("Run echo hello."), "The command printed hello.")
@@ -292,53 +308,69 @@ def test_tool_output_is_cut_by_tokens_and_not_by_bytes(serve: Serve, codex: Any)
     assert len(json.dumps(output["output"])) > 30_000, "cut at 10,000 bytes, as with a model Codex does not know"
 
 
-def test_the_windows_end_leads_to_compaction_and_on(serve: Serve, codex: Any) -> None:
-    listing = "seq -f 'line number %06g of the listing' 1 700"
-    gateway = serve(
-        line(thought("A listing."), call("exec_command", cmd=listing), match="twice"),
-        line(thought("Again."), call("exec_command", cmd=listing), match="twice"),
-        line(thought("Once more."), call("exec_command", cmd=listing), match="twice"),
-        line(thought("Shown."), "Both are shown.", match="twice"),
-        line(thought("I go on."), "We had a listing.", match="What now"),
-        line(thought("To sum up."), "A listing was shown: MARK-7."),
-        flags=("--window", "24000"),
-    )
+LISTING = "for i in $(seq 1 600); do echo another line of this long listing; done"
+LONG = (
+    line(thought("A listing."), call("exec_command", cmd=LISTING), match="twice"),
+    line(thought("Again."), call("exec_command", cmd=LISTING), match="twice"),
+    line(thought("And again."), call("exec_command", cmd=LISTING), match="twice"),
+    line(thought("Shown."), "Both are shown.", match="twice"),
+    line(thought("To sum up."), "A listing was shown: MARK-7."),
+)
+
+
+def kind_of(exchange: Exchange) -> str:
+    return json.loads(exchange.headers["x-codex-turn-metadata"])["request_kind"]
+
+
+def test_compaction_when_the_window_fills(serve: Serve, codex: Any) -> None:
+    """Codex knows the window from our catalog and compacts before the end, by a plain turn."""
+    gateway = serve(*LONG, flags=("--window", "19000"))
     run = codex(gateway)
-    failed = run("Show the listing twice.")
-    assert failed.code == 1, str(failed)
-    overflow = gateway.turns()[-1]
-    # On a stream that began well, so that the next turn compacts.
-    assert overflow.status == 200
-    assert overflow.events[-1].data["type"] == "response.failed"
-    assert overflow.events[-1].data["response"]["error"]["code"] == "context_length_exceeded"
-    assert overflow.complete
-    before = len(gateway.turns())
-    done = run("What now?", "resume", "--last")
-    succeeded(done, "We had a listing.")
-    compaction, *_, last = gateway.turns()[before:]
-    assert json.loads(compaction.headers["x-codex-turn-metadata"])["request_kind"] == "compaction"
-    assert "MARK-7" in last.body.decode()
+    done = run("Show the listing twice.")
+    assert done.code == 0, str(done)
+    compactions = [exchange for exchange in gateway.turns() if kind_of(exchange) == "compaction"]
+    assert compactions
+    last = gateway.turns()[-1]
+    assert kind_of(last) == "turn"
     assert last.headers["x-codex-window-id"].endswith(":1")
+    assert "MARK-7" in last.body.decode()
+    for exchange in gateway.turns():
+        failed = [sent.data for sent in exchange.events if sent.data["type"] == "response.failed"]
+        # A compaction that does not fit itself is answered so that Codex leaves the oldest item out and asks again.
+        assert [failure["response"]["error"]["code"] for failure in failed] in ([], ["context_length_exceeded"])
+
+
+def test_an_overflow_makes_the_next_turn_compact(serve: Serve, codex: Any, sandbox: Sandbox) -> None:
+    """The client believes in a larger window than there is: only our answer tells it."""
+    gateway = serve(*LONG, flags=("--window", "16000"))
+    path = sandbox.folder / "catalog.json"
+    path.write_text(catalog(gateway.model, "--window", "1000000"))
+    run = codex(gateway, catalog=path)
+    done = run.turns("Show the listing twice.", "What now?")
+    assert [row["status"] for row in done.rows] == ["failed", "completed"], str(done)
+    turns = gateway.turns()
+    (overflow,) = [e for e in turns if kind_of(e) == "turn" and e.events[-1].data["type"] == "response.failed"]
+    assert overflow.status == 200
+    assert overflow.events[-1].data["response"]["error"]["code"] == "context_length_exceeded"
+    later = turns[turns.index(overflow) + 1 :]
+    assert kind_of(later[0]) == "compaction"
+    assert kind_of(later[-1]) == "turn"
+    assert "MARK-7" in later[-1].body.decode()
 
 
 def test_compaction_by_the_server(serve: Serve, codex: Any) -> None:
-    """A provider called OpenAI makes Codex ask the server for a compaction item."""
-    gateway = serve(
-        line(thought("A greeting."), call("exec_command", cmd="echo hello")),
-        line(thought("Printed."), "The command printed hello."),
-        line(thought("I go on."), "We had a greeting."),
-    )
-    limit = "model_auto_compact_token_limit = 2000"
-    run = codex(gateway, name="OpenAI", top=limit)
-    done = run("Run echo hello.")
+    """A provider called OpenAI makes Codex ask the server for a compaction item, and replay it."""
+    gateway = serve(*LONG, flags=("--window", "19000"))
+    run = codex(gateway, name="OpenAI")
+    done = run("Show the listing twice.")
     assert done.code == 0, str(done)
-    done = run("What now?", "resume", "--last")
-    assert done.code == 0, str(done)
-    triggers = [e for e in gateway.turns() if any(i.get("type") == "compaction_trigger" for i in e.json["input"])]
-    assert triggers
-    for exchange in triggers:
-        assert [item["type"] for item in done_items(exchange)] == ["compaction"]
-    assert input_items(gateway.turns()[-1], "compaction")
+    triggered = [e for e in gateway.turns() if any(i.get("type") == "compaction_trigger" for i in e.json["input"])]
+    assert triggered
+    whole = [e for e in triggered if any(sent.data["type"] == "response.completed" for sent in e.events)]
+    assert [item["type"] for item in done_items(whole[-1])] == ["compaction"]
+    last = gateway.turns()[-1]
+    assert input_items(last, "compaction")
+    assert "MARK-7" in gateway.records(len(gateway.turns()))[-1].prompt_text
 
 
 def test_a_stream_that_dies(serve: Serve, codex: Any) -> None:
@@ -352,7 +384,8 @@ def test_a_stream_that_dies(serve: Serve, codex: Any) -> None:
     dying.hand_over(healthy, after=2)
     succeeded(codex(dying)("Run echo hello."), "The command printed hello.")
     assert not any(sent.data["type"] == "response.completed" for sent in dying.turns()[1].events)
-    assert healthy.records(1)[0].prompt_text == dying.records(2)[1].prompt_text
+    history = dying.records(2)[1].prompt_text.removesuffix("<|im_start|>assistant\n<think>\n")
+    assert healthy.records(1)[0].prompt_text.startswith(history)
 
 
 @pytest.mark.parametrize("error", ["overloaded", "internal", "unreachable"])
