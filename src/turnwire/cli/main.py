@@ -13,6 +13,7 @@ from .codex_catalog import codex_catalog
 from .fetch_model import fetch_model
 from .launch import launch
 from .models import models
+from .parse import dialects_command, parse
 from .serve import serve
 
 __all__ = ["main"]
@@ -29,7 +30,7 @@ def version() -> None:
     click.echo(turnwire.__version__)
 
 
-for command in (serve, models, fetch_model, launch, codex_catalog):
+for command in (serve, models, fetch_model, launch, codex_catalog, parse, dialects_command):
     main.add_command(command)
 
 if __name__ == "__main__":

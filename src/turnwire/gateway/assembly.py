@@ -137,8 +137,8 @@ def _dialect(
     if settings.dialect != "auto":
         return resolve(settings.dialect, settings.reasoning), "as told"
     if profile is not None:
-        name = "qwen2_5_coder" if profile.fenced_json else profile.dialect
-        return resolve(name, settings.reasoning or profile.reasoning), f"profile {profile.name}"
+        reasoning = settings.reasoning or profile.reasoning
+        return resolve(profile.dialect, reasoning, fenced=profile.fenced_json), f"profile {profile.name}"
     if source.template is None:
         return resolve("qwen3_coder", settings.reasoning), "the built-in template"
     found = detect(model_id, source.template, source.tokenizer.special_tokens)
