@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -43,13 +43,13 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The requirements that pip was asked for."""
     found: list[str] = []
-    real = downloads._pip_download
+    real = downloads.download_wheel
 
-    def spy(part: Part, folder: Path, told: downloads._Told) -> Path:
-        found.append(part.requirement)
-        return real(part, folder, told)
+    def spy(requirement: str, folder: Path, moved_on: Callable[[float], None]) -> Path:
+        found.append(requirement)
+        return real(requirement, folder, moved_on)
 
-    monkeypatch.setattr(downloads, "_pip_download", spy)
+    monkeypatch.setattr(downloads, "download_wheel", spy)
     return found
 
 

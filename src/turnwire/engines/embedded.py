@@ -18,6 +18,7 @@ from turnwire.engines.downloads import DownloadError, Progress, resolve_model
 from turnwire.engines.embedded_ids import EmbeddedReading, Fragments
 from turnwire.engines.embedded_pool import ContextPool
 from turnwire.engines.embedded_server import EmbeddedSettings, context_tokens, load_server, unload_server
+from turnwire.engines.embedding import EmbeddingModel
 from turnwire.engines.interface import Capabilities, EngineError, EngineInfo, GenerateRequest, Step
 from turnwire.engines.llamacpp import LlamaCppEngine, LlamaCppTokenizer
 from turnwire.prompts.gguf import GGUFError, GGUFFacts, read_facts
@@ -36,6 +37,7 @@ class EmbeddedEngine:
         priority=True,
         cached_tokens=True,
         logprobs=True,
+        embeddings=True,
     )
 
     def __init__(
@@ -48,6 +50,7 @@ class EmbeddedEngine:
         self._model = model
         self._settings = settings or EmbeddedSettings()
         self._progress = progress
+        self._encoder = EmbeddingModel(progress)
         self._server: Any = None
         self._client: _Client | None = None
         self._pool = ContextPool(0, 0)
@@ -87,6 +90,7 @@ class EmbeddedEngine:
 
     async def close(self) -> None:
         """Unload the model; running generations end with EngineError(disconnected)."""
+        await self._encoder.close()
         client, self._client = self._client, None
         if client is not None:
             await client.close()
@@ -106,8 +110,8 @@ class EmbeddedEngine:
                     yield step
 
     async def embed(self, inputs: Sequence[str]) -> list[list[float]]:
-        """Not by this engine; see turnwire.engines.embedding."""
-        raise EngineError("invalid_request", "the embedded engine serves no embeddings")
+        """Embeddings by a small model of their own, fetched and loaded on first use."""
+        return await self._encoder.embed(inputs)
 
 
 class _Client(LlamaCppEngine):

@@ -6,6 +6,7 @@ Promise: nothing else on the machine can use it (loopback port, random key), and
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import msgspec
 from turnwire.engines.interface import EngineError
 from turnwire.prompts.gguf import GGUFFacts
 
-__all__ = ["EmbeddedSettings", "context_tokens", "load_server", "safe_threads", "unload_server"]
+__all__ = ["EmbeddedSettings", "context_tokens", "load_encoder", "load_server", "safe_threads", "unload_server"]
 
 
 class EmbeddedSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,10 +67,13 @@ def _bytes_per_token(facts: GGUFFacts) -> int:
 
 def load_server(model: Path, settings: EmbeddedSettings, context: int, key: str) -> Any:
     """Load `model` with `context` tokens of memory and listen on a free loopback port. Blocks for the load."""
-    params = _parameters(model, settings, context, key)
-    try:
-        import xllamacpp
+    return _load(model, _parameters(model, settings, context, key))
 
+
+def _load(model: Path, params: Any) -> Any:
+    import xllamacpp
+
+    try:
         return xllamacpp.Server(params)
     except RuntimeError as error:
         raise EngineError(
@@ -77,7 +81,19 @@ def load_server(model: Path, settings: EmbeddedSettings, context: int, key: str)
         ) from error
 
 
-def _parameters(model: Path, settings: EmbeddedSettings, context: int, key: str) -> Any:
+def load_encoder(model: Path, window: int, slots: int) -> Any:
+    """Load an embedding model whose inputs are at most `window` tokens. Blocks for the load."""
+    params = _common(model, secrets.token_urlsafe(24))
+    params.embedding = True
+    params.n_ctx = window * slots
+    params.n_parallel = slots
+    # An encoder reads its input whole.
+    params.n_batch = params.n_ubatch = window
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = safe_threads()
+    return _load(model, params)
+
+
+def _common(model: Path, key: str) -> Any:
     try:
         import xllamacpp
     except ImportError as error:
@@ -86,6 +102,16 @@ def _parameters(model: Path, settings: EmbeddedSettings, context: int, key: str)
         ) from error
     params = xllamacpp.CommonParams()
     params.model.path = str(model)
+    params.port = 0
+    params.api_keys = [key]
+    params.ui = False
+    params.endpoint_slots = False
+    params.verbosity = -1
+    return params
+
+
+def _parameters(model: Path, settings: EmbeddedSettings, context: int, key: str) -> Any:
+    params = _common(model, key)
     params.n_ctx = context
     params.n_batch = params.n_ubatch = settings.batch
     params.n_parallel = settings.slots
@@ -93,11 +119,6 @@ def _parameters(model: Path, settings: EmbeddedSettings, context: int, key: str)
     params.cache_ram_mib = settings.cache_mib
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings.threads or safe_threads()
     params.n_threads_http = 2 * settings.slots + 4
-    params.port = 0
-    params.api_keys = [key]
-    params.ui = False
-    params.endpoint_slots = False
-    params.verbosity = -1
     return params
 
 
