@@ -94,7 +94,7 @@ class EmbeddingModel:
                 self._server = await asyncio.to_thread(self._load)
             for start in range(0, len(inputs), _AT_ONCE):
                 batch = list(inputs[start : start + _AT_ONCE])
-                vectors += _vectors(await asyncio.to_thread(self._server.handle_embeddings, {"input": batch}))
+                vectors += await asyncio.to_thread(self._run, batch)
         return vectors
 
     async def close(self) -> None:
@@ -103,6 +103,10 @@ class EmbeddingModel:
             self._closed = True
             holder, self._server = [self._server], None
             await asyncio.to_thread(unload_server, holder)
+
+    def _run(self, batch: list[str]) -> list[list[float]]:
+        # A method of ours, so that no thread is left holding the server when it is to be unloaded.
+        return _vectors(self._server.handle_embeddings({"input": batch}))
 
     def _load(self) -> Any:
         log.info("loading %s for embeddings (fetched once, %d MB)", _TITLE, _WHEEL_SIZE // 1_000_000)

@@ -1,7 +1,7 @@
 """Turns a BERT sentence encoder's published files (safetensors, vocabulary) into the GGUF file that llama.cpp loads.
 
-Promise: weights are copied byte for byte, not rounded; the same input gives the same file. The published files are read;
-none of their code is run.
+Promise: weights are copied byte for byte, not rounded; the same input gives the same file. The published files are
+read; none of their code is run.
 """
 
 from __future__ import annotations
