@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from turnwire.prompts.builder import PromptBuilder
+from turnwire.prompts.policy import loop_start
 from turnwire.prompts.stability import BILLING_PREFIX, StabilityOptions, stabilise
 from turnwire.prompts.template import default_template
 from turnwire.prompts.tokenizers import load_tokenizer
@@ -95,11 +96,24 @@ def test_a_late_system_message_stays_or_is_folded() -> None:
     assert [message.role for message in stays.messages] == ["user", "assistant", "system", "user"]
     assert notes == []
     folded, notes = stabilise(shape, PLAIN, mid_system=False)
-    assert [message.role for message in folded.messages] == ["user", "assistant", "user", "user"]
-    assert folded.messages[2].text == "<system-reminder>\nnote\n</system-reminder>\n"
+    assert [message.role for message in folded.messages] == ["user", "assistant", "user"]
+    assert folded.messages[2].text == "<system-reminder>\nnote\n</system-reminder>\nc"
     assert [note.code for note in notes] == ["stability.system_folded"]
     bare, _ = stabilise(talk(said("system", "S"), said("user", "a")), PLAIN, system=False)
-    assert [(message.role, message.text) for message in bare.messages] == [("user", "S"), ("user", "a")]
+    assert [(message.role, message.text) for message in bare.messages] == [("user", "S\n\na")]
+    alone, _ = stabilise(
+        talk(said("user", "a"), said("assistant", "b"), said("system", "note")), PLAIN, mid_system=False
+    )
+    assert [message.role for message in alone.messages] == ["user", "assistant", "user"]
+
+
+def test_a_folded_system_message_does_not_look_like_a_new_request() -> None:
+    call = Message(role="assistant", blocks=(ToolCallBlock(id="a", name="f", arguments="{}"),))
+    result = Message(role="user", blocks=(ToolResultBlock(call_id="a"),))
+    stable, _ = stabilise(talk(said("user", "go"), call, result, said("system", "note")), PLAIN, mid_system=False)
+    assert loop_start(stable.messages) == 1
+    assert isinstance(stable.messages[-1].blocks[0], ToolResultBlock)
+    assert stable.messages[-1].text == "<system-reminder>\nnote\n</system-reminder>\n"
 
 
 def test_results_come_in_the_order_of_their_calls() -> None:

@@ -161,7 +161,10 @@ class _Draft:
             return len(on) > len(off) if ends_on else None
         if self._traits.thought_close and self._traits.thought_close in turn.text:
             return True
-        return any(isinstance(block, ReasoningBlock) for block in message.blocks)
+        if any(isinstance(block, ReasoningBlock) for block in message.blocks):
+            return True
+        # Behind a header that opens a thought there would be one; behind any other its absence says nothing.
+        return False if self._traits.thought_open else None
 
     # ------------------------------------------------------------------------------------------------- assembly
 

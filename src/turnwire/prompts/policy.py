@@ -17,7 +17,6 @@ from turnwire.turns import Conversation, Message, Note, ReasoningBlock, Thinking
 
 __all__ = ["Plan", "ReplayPolicy", "loop_start"]
 
-_ALL_KEPT = {"tool_before", "text_before", "tool_after"}
 _EFFORT_ORDER = ("minimal", "low", "medium", "high", "xhigh", "max")
 
 
@@ -70,7 +69,7 @@ class ReplayPolicy(msgspec.Struct, frozen=True, kw_only=True):
             return "keep"
         if self.history != "auto":
             return self.history
-        keeps = bool(traits.history_switch) or set(traits.kept) == _ALL_KEPT
+        keeps = bool(traits.history_switch) or _keeps(traits)
         return "keep" if thinking and keeps else "model"
 
 
@@ -146,13 +145,18 @@ def _selected(
     if history == "drop":
         bare = {position for position in thoughtful if position < start}
         return frozenset(running), frozenset(bare)
-    settled = not traits.thinks or set(traits.kept) == _ALL_KEPT
+    settled = not traits.thinks or _keeps(traits)
     if settled and not traits.tools_follow_last_user:
         return frozenset(turns), frozenset()
     if not thinking and not traits.tools_follow_last_user:
         # Turns without thoughts lose nothing by the template's rule, so their exact form can stay.
         return frozenset(set(turns) - (set(thoughtful) - running)), frozenset()
     return frozenset(running), frozenset()
+
+
+def _keeps(traits: TemplateTraits) -> bool:
+    """Whether thoughts stay when the next user message comes; some templates never show those of plain answers."""
+    return "tool_before" in traits.kept
 
 
 def _has_thought(message: Message) -> bool:

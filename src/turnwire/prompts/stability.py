@@ -106,31 +106,54 @@ def _hoisted(messages: list[Message], notes: list[Note]) -> list[Message]:
         return messages
     if messages[following].role == "user":
         return messages
-    first = messages[start]
-    text = _reminder(messages[following].text)
-    blocks = first.blocks
-    head = blocks[0] if blocks else None
-    if isinstance(head, TextBlock):
-        merged = (TextBlock(text=text + head.text), *blocks[1:])
-    else:
-        merged = (TextBlock(text=text), *blocks)
+    merged = _with_text(messages[start], before=_reminder(messages[following].text))
     notes.append(Note("stability.system_hoisted", "the first system message was placed before the user's words"))
-    return [*messages[:start], Message(role="user", blocks=merged), *messages[following + 1 :]]
+    return [*messages[:start], merged, *messages[following + 1 :]]
 
 
 def _placed(messages: list[Message], mid_system: bool, system: bool, notes: list[Note]) -> list[Message]:
-    """System messages in mid-conversation stay where the template takes them; else they become reminders in place."""
+    """System messages in mid-conversation stay where the template takes them; else they become reminders beside the
+    user's words or results next to them, so that they do not look like a new request."""
     placed: list[Message] = []
+    waiting = ""
     for position, message in enumerate(messages):
-        if message.role not in ("system", "developer") or (position == 0 and system):
-            placed.append(message)
-        elif position > 0 and mid_system:
-            placed.append(Message(role="system", blocks=message.blocks))
-        else:
+        folds = message.role in ("system", "developer") and not (system if position == 0 else mid_system)
+        if folds:
             notes.append(Note("stability.system_folded", "a system message was folded into the user's side"))
-            text = message.text if position == 0 else _reminder(message.text)
-            placed.append(Message(role="user", blocks=(TextBlock(text=text),)))
+            text = message.text + "\n\n" if position == 0 else _reminder(message.text)
+            if position and placed and placed[-1].role == "user":
+                placed[-1] = _with_text(placed[-1], behind=text)
+            else:
+                waiting += text
+            continue
+        if message.role in ("system", "developer"):
+            message = Message(role="system", blocks=message.blocks)
+        if waiting:
+            if message.role == "user":
+                message = _with_text(message, before=waiting)
+            else:
+                placed.append(Message(role="user", blocks=(TextBlock(text=waiting),)))
+            waiting = ""
+        placed.append(message)
+    if waiting:
+        placed.append(Message(role="user", blocks=(TextBlock(text=waiting),)))
     return placed
+
+
+def _with_text(message: Message, *, before: str = "", behind: str = "") -> Message:
+    """A user message with more text; results stay in front."""
+    results = tuple(block for block in message.blocks if isinstance(block, ToolResultBlock))
+    rest = tuple(block for block in message.blocks if not isinstance(block, ToolResultBlock))
+    if before and rest and isinstance(rest[0], TextBlock):
+        rest = (TextBlock(text=before + rest[0].text), *rest[1:])
+    elif before:
+        rest = (TextBlock(text=before), *rest)
+    last = rest[-1] if rest else None
+    if behind and isinstance(last, TextBlock):
+        rest = (*rest[:-1], TextBlock(text=_join(last.text, behind, "user")))
+    elif behind:
+        rest = (*rest, TextBlock(text=behind))
+    return Message(role="user", blocks=(*results, *rest))
 
 
 def _joined_assistants(messages: Sequence[Message]) -> list[Message]:
