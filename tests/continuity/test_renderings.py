@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -63,3 +64,9 @@ def test_responses() -> None:
 def test_sentences() -> None:
     assert sentence(HELD) == "the prefix held: 50 tokens"
     assert "first turn" in sentence(FIRST)
+
+
+def test_the_page_tells_of_every_cause() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "continuity.md").read_text(encoding="utf-8")
+    for cause in get_args(Cause):
+        assert f"| `{cause}` |" in page

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -425,3 +426,9 @@ def test_content_mark_ignores_blanks_only() -> None:
 def test_notes_are_notes() -> None:
     _, notes = TurnRecall(tokenizer=TOKENIZER, tenant="t", model="m").recall(Message(role="assistant", blocks=()))
     assert notes == (Note("replay.missing", NOTES["replay.missing"]),)
+
+
+def test_the_page_tells_of_every_note() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "seals.md").read_text(encoding="utf-8")
+    for code in NOTES:
+        assert f"| `{code}` |" in page
