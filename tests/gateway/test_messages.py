@@ -217,3 +217,23 @@ async def test_the_next_prompt_starts_with_this_prompt_and_output(serve: Serve, 
     assert status == 200
     first, second = records(folder)
     assert second["prompt_text"].startswith(first["prompt_text"] + first["output_text"])
+
+
+async def test_a_thread_goes_on_from_its_last_answer(serve: Serve, tmp_path: Path) -> None:
+    folder = tmp_path / "records"
+    client = await serve({"text": MIXED}, {"text": "Done.\n</think>\n\nSeven."}, record=str(folder))
+    body = request(stream=False, thread={"type": "create"})
+    status, message = await client.post("/v1/messages", body)
+    assert status == 200
+    results = next_request(message)["messages"][-1:]
+    link = {"type": "continue", "previous_message_id": message["id"]}
+    follow = {"model": "test-model", "max_tokens": 100, "messages": results, "thread": link, "thinking": body["thinking"]}
+    status, answer = await client.post("/v1/messages", follow)
+    assert status == 200
+    assert answer["content"][-1]["text"] == "Seven."
+    first, second = records(folder)
+    assert second["prompt_text"].startswith(first["prompt_text"] + first["output_text"])
+    follow["thread"] = {"type": "continue", "previous_message_id": "msg_unknown"}
+    status, error = await client.post("/v1/messages", follow)
+    assert status == 404
+    assert error["error"]["details"]["error_code"] == "thread_not_found"

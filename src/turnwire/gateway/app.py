@@ -24,15 +24,16 @@ from turnwire.continuity import sentence
 from turnwire.profiles import codex_entry
 from turnwire.protocols import anthropic, chat, responses
 from turnwire.protocols.codex_catalog import alias_entries, catalog_etag
-from turnwire.protocols.models import ModelRow
+from turnwire.protocols.models import ModelRow, resolve
 from turnwire.protocols.wire import ErrorReply, TurnFailure
 
 from .chat import ChatEndpoint
-from .exchange import Api, TurnEndpoint
+from .exchange import Api
 from .guard import Guard
 from .heartbeat import Heartbeat
 from .keys import Keyring
 from .listing import ModelRoutes
+from .messages import MessagesEndpoint
 from .metrics import Metrics
 from .passage import Passage
 from .records import Recorder
@@ -99,7 +100,7 @@ class Gateway:
         self.responses = ResponseRoutes(self, ResponseShelf(self.store), etag=lambda: self.etag)
         self._entries = [entry for runtime in self.runtimes for entry in _catalog_entries(runtime)]
         self.etag = catalog_etag(self._entries)
-        self._by_id = {name: runtime for runtime in self.runtimes for name in (runtime.id, *runtime.aliases)}
+        self._by_id = {runtime.id: runtime for runtime in self.runtimes}
 
     def rows(self) -> list[ModelRow]:
         """What is served, for the model lists."""
@@ -122,11 +123,11 @@ class Gateway:
     def runtime_for(self, model: str) -> ModelRuntime:
         """The model by id or alias; ids that look like Anthropic's own mean the default model, since clients send them
         for side requests whatever was configured."""
-        runtime = self._by_id.get(model) or self._by_id.get(model.removesuffix("[1m]"))
-        if runtime is not None:
-            return runtime
-        if model == "default" or model.startswith(("claude-", "anthropic/")):
+        if model == "default":
             return self.runtimes[0]
+        row, _ = resolve(model, self.rows(), self.runtimes[0].id)
+        if row is not None:
+            return self._by_id[row.id]
         raise TurnFailure(
             "not_found", f"The model '{model}' is not served here. Served: {', '.join(r.id for r in self.runtimes)}."
         )
@@ -243,7 +244,7 @@ def create_app(gateway: Gateway) -> ASGIApp:
         await gateway.store.close()
 
     turns: dict[str, ASGIApp] = {
-        "/v1/messages": TurnEndpoint(gateway, MESSAGES),
+        "/v1/messages": MessagesEndpoint(gateway, MESSAGES, gateway.store),
         "/v1/chat/completions": ChatEndpoint(gateway, CHAT),
         **gateway.responses.turns,
     }

@@ -270,10 +270,13 @@ class TurnEndpoint:
         """What the answer says about itself before its first byte."""
         return response_headers(passage)
 
+    async def settle(self, passage: Passage) -> None:
+        """What must be kept of a finished turn before its client hears the end."""
+
     async def answer(self, passage: Passage, receive: Receive, send: Send) -> None:
         """Run the turn and write it, streamed or whole."""
         encoder = self.encoder(passage)
-        turn = Turn(passage, encoder, mint=lambda: mint(self._api.call_prefix))
+        turn = Turn(passage, encoder, mint=lambda: mint(self._api.call_prefix), settle=self.settle)
         sink = ASGISink(send, encoder.media_type, self.headers(passage))
         await run_watched(self._host, turn, sink, receive)
         # A turn that died without a word of its own is cut, not ended: a clean end would look like a success.

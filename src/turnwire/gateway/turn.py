@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -65,12 +65,20 @@ class Sink(Protocol):
 
 
 class Turn:
-    """A single generation. The gateway's heartbeat reads `silent` and `writing` to keep it alive or end it."""
+    """A single generation. The gateway's heartbeat reads `silent` and `writing` to keep it alive or end it. `settle` is
+    awaited once the engine has finished and before the last bytes leave."""
 
     # How long the opening bytes wait for the engine's first step: a refusal that arrives sooner can still be a status.
     GRACE_S = 0.02
 
-    def __init__(self, passage: Passage, encoder: Encoder, *, mint: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        passage: Passage,
+        encoder: Encoder,
+        *,
+        mint: Callable[[], str],
+        settle: Callable[[Passage], Awaitable[None]] | None = None,
+    ) -> None:
         self.passage = passage
         self.encoder = encoder
         self.prompt = passage.prompt
@@ -84,6 +92,7 @@ class Turn:
         self.writing = False
         self.cut = False
         self._mint = mint
+        self._settle = settle
         self._call_ids: dict[int, str] = {}
         self._parser: Parser | None = None
         self._texts: list[str] = []
@@ -232,6 +241,9 @@ class Turn:
         self.outcome.usage, self.outcome.finish = self.usage, finished
         dressed += (self.usage, finished)
         data = self.encoder.feed(dressed)
+        if self._settle is not None:
+            # Before the client can know that the turn is over, and ask for the next one.
+            await self._settle(self.passage)
         await self._open(sink)
         if data:
             await sink.write(data)
