@@ -213,6 +213,17 @@ def test_hidden_reasoning_still_carries_its_seal(answer: Answer) -> None:
     assert document["output"][0]["encrypted_content"] == "SEAL0"
 
 
+@pytest.mark.parametrize(
+    ("include", "last"), [(None, "message"), ([], "message"), (["reasoning.encrypted_content"], "reasoning")]
+)
+def test_the_answer_is_the_last_item_unless_the_client_carries_its_own_state(
+    answer: Answer, include: Any, last: str
+) -> None:
+    turn = [*TURN[:7], SealCarried(-1, "S"), Usage(1, 0, 1), Finished("stop")]
+    assert answer(turn, include=include)[1]["output"][-1]["type"] == last
+    assert answer(TURN, include=include, tools=TOOLS)[1]["output"][-1]["encrypted_content"] == "SEAL1"
+
+
 def test_an_empty_turn_is_still_a_response(answer: Answer) -> None:
     events, document = answer([Usage(3), Finished("stop")])
     assert types(events) == ["created", "in_progress", "completed"]

@@ -42,7 +42,8 @@ DEFAULTS: Mapping[str, Any] = {
 
 class Echo(msgspec.Struct, kw_only=True):
     """What the encoders of one response need from its request. `fields` are the members of the response object that
-    never change, as JSON starting with a comma; `input_items` is what a stored response keeps of its input."""
+    never change, as JSON starting with a comma; `input_items` is what a stored response keeps of its input; `stateless`
+    says that the client asked for encrypted reasoning, so that it can send everything back itself."""
 
     fields: bytes = b""
     toolbox: Toolbox = msgspec.field(default_factory=Toolbox)
@@ -53,6 +54,7 @@ class Echo(msgspec.Struct, kw_only=True):
     input_items: list[dict[str, Any]] = msgspec.field(default_factory=list)
     compaction: bool = False
     codex: bool = False
+    stateless: bool = False
 
 
 def echoed_fields(request: Mapping[str, Any], model: str) -> bytes:

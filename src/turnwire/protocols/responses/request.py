@@ -202,6 +202,7 @@ def decode_request(
         input_items=items,
         compaction=walk.compaction_requested,
         codex=is_codex(headers, fields),
+        stateless="reasoning.encrypted_content" in (fields.get("include") or ()),
     )
     return Inbound(
         conversation=conversation,

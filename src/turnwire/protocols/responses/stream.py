@@ -154,9 +154,7 @@ class StreamEncoder:
         if isinstance(one, ToolCallClosed):
             return self._close(arguments=one.arguments, status=status)
         if isinstance(one, SealCarried):
-            events, item = carrier_item(self._turn_id, len(self._items), one.seal)
-            self._items.append(item)
-            return self._frames(events)
+            return self._carry(one.seal)
         if isinstance(one, Usage):
             self._usage = one
         elif isinstance(one, Finished):
@@ -179,6 +177,16 @@ class StreamEncoder:
             return b""
         events, finished = item.close(arguments=arguments, seal=seal, status=status)
         self._items.append(finished)
+        return self._frames(events)
+
+    def _carry(self, seal: str) -> bytes:
+        """The seal of what came after the last thought. A client that did not ask to carry reasoning gets none behind a
+        message: much code takes the last item for the answer."""
+        answered = not self._items or self._items[-1].startswith(b'{"id":"msg_')
+        if answered and not self._echo.stateless:
+            return b""
+        events, item = carrier_item(self._turn_id, len(self._items), seal)
+        self._items.append(item)
         return self._frames(events)
 
     def _finish(self, finished: Finished) -> bytes:
