@@ -42,40 +42,37 @@ def models(model: str | None, as_json: bool, profiles: str | None) -> None:
     _show_fetchable()
 
 
-def _show_all(profiles: list[Any]) -> None:
-    from rich.console import Console
+def _table(title: str, *columns: str) -> Any:
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(title="Known model families", title_justify="left")
-    for column in ("name", "vendor", "dialect", "reasoning", "window", "thinking", "efforts", "images"):
-        table.add_column(column, justify="right" if column == "window" else "left")
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right" if column in ("window", "size") else "left", no_wrap=True)
+    return table
+
+
+def _show_all(profiles: list[Any]) -> None:
+    from rich.console import Console
+
+    table = _table("Known model families", "name", "vendor", "dialect", "window", "thinking", "images")
     for profile in profiles:
-        table.add_row(
-            profile.name,
-            profile.vendor,
-            profile.dialect,
-            profile.reasoning or profile.dialect,
-            f"{profile.window:,}" if profile.window else "",
-            profile.thinking.default,
-            " ".join(profile.efforts),
-            "yes" if profile.images else "",
-        )
+        window = f"{profile.window:,}" if profile.window else ""
+        images = "yes" if profile.images else ""
+        table.add_row(profile.name, profile.vendor, profile.dialect, window, profile.thinking.default, images)
     Console().print(table)
 
 
 def _show_fetchable() -> None:
     from rich.console import Console
-    from rich.table import Table
 
     from turnwire.engines.downloads import DEFAULT_MODEL, KNOWN_MODELS, cache_folder
 
-    table = Table(title="Models for the embedded engine (turnwire fetch-model NAME)", title_justify="left")
-    for column in ("name", "model", "size", "licence", "tools", "on disk"):
-        table.add_column(column, justify="right" if column == "size" else "left")
+    title = "Models for the embedded engine (turnwire fetch-model NAME)"
+    table = _table(title, "name", "size", "licence", "tools", "fetched")
     for known in KNOWN_MODELS.values():
         table.add_row(
             known.name + (" (default)" if known.name == DEFAULT_MODEL else ""),
-            known.title,
             f"{known.size / 1e6:,.0f} MB",
             known.licence,
             "yes" if known.tools else "no",
