@@ -1,1 +1,33 @@
 """Conversation to prompt tokens: templates, tokenizers, stability, replay, seals."""
+
+from turnwire.prompts.builder import PromptBuilder
+from turnwire.prompts.encodings import DeepSeekEncoding, HarmonyEncoding
+from turnwire.prompts.notes import NOTES
+from turnwire.prompts.policy import ReplayPolicy
+from turnwire.prompts.probe import probe
+from turnwire.prompts.prompt import Detokenizer, Prompt, Recall, RecalledTurn, Section, Tokenizer
+from turnwire.prompts.stability import StabilityOptions
+from turnwire.prompts.template import ChatTemplate, Renderer, TemplateFailure, default_template
+from turnwire.prompts.traits import Seams, TemplateTraits
+
+__all__ = [
+    "NOTES",
+    "ChatTemplate",
+    "DeepSeekEncoding",
+    "Detokenizer",
+    "HarmonyEncoding",
+    "Prompt",
+    "PromptBuilder",
+    "Recall",
+    "RecalledTurn",
+    "Renderer",
+    "ReplayPolicy",
+    "Seams",
+    "Section",
+    "StabilityOptions",
+    "TemplateFailure",
+    "TemplateTraits",
+    "Tokenizer",
+    "default_template",
+    "probe",
+]

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from turnwire.prompts.labels import labelled
+from turnwire.prompts.notes import noted
 from turnwire.prompts.pieces import Piece, PieceMemory, tokenized
 from turnwire.prompts.policy import Plan, ReplayPolicy
 from turnwire.prompts.probe import probe
@@ -77,7 +78,7 @@ class PromptBuilder:
         except (UnknownSeam, TemplateFailure) as error:
             if not turns:
                 raise
-            notes.append(Note("replay.not_spliced", f"earlier turns were rendered by the template: {error}"))
+            notes.append(noted("replay.not_spliced", error))
             return draft.prompt({}, begun)
 
 
@@ -144,7 +145,7 @@ class _Draft:
             return None
         speech = spoken_in_order(self._scribe, self._traits, message.blocks, self._plan.args, self._plan.thinking)
         if speech is None:
-            self._notes.append(Note("replay.order_lost", "the chat template can only group thoughts, text and calls"))
+            self._notes.append(noted("replay.order_lost"))
             return None
         return _Turn(self._builder.tokenizer.encode(speech.text), False, speech.thinking)
 
@@ -186,7 +187,7 @@ class _Draft:
             sections.append(Section("message", len(self._messages), len(ids), len(ids) + len(started)))
             ids.extend(started)
             tail += begun
-        return Prompt(ids=ids, tail=tail, sections=tuple(sections), notes=tuple(self._notes))
+        return Prompt(ids=ids, tail=tail, sections=tuple(sections), notes=tuple(dict.fromkeys(self._notes)))
 
     def _args(self, before: _Turn | None, begun: str | None) -> dict[str, Any]:
         """The template's switches for the text before a turn: those it was written with."""
@@ -226,11 +227,15 @@ class _Draft:
         memory = self._builder.memory
         piece = memory.get(key)
         if piece is None or (last and piece.tail is None):
+            before = len(self._notes)
             text = write()
             tools = self._tools if start == 0 else ()
             labels = labelled(text.whole, text.tail, self._messages, start, end, tools)
-            piece = tokenized(self._builder.tokenizer, text.whole, labels, text.tail)
+            said = tuple(self._notes[before:])
+            piece = tokenized(self._builder.tokenizer, text.whole, labels, text.tail, said)
             memory.put(key, piece)
+        else:
+            self._notes.extend(piece.notes)
         return piece
 
 

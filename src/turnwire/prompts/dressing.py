@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from turnwire.prompts.notes import noted
 from turnwire.prompts.template import TemplateMessage
 from turnwire.prompts.traits import TemplateTraits
 from turnwire.turns import (
@@ -194,16 +195,16 @@ def _assistant(message: Message, traits: TemplateTraits, names: CallNames, notes
             thought = f"{thought}\n\n{message.text}" if thought else message.text
             words = ()
         else:
-            notes.append(Note("replay.text_unrendered", "the chat template shows no text beside calls"))
+            notes.append(noted("replay.text_unrendered"))
     dressed: TemplateMessage = {"role": "assistant", "content": _content(words, traits, notes)}
     if thought and traits.reasoning_field == "parts":
         dressed["content"] = [{"type": "thinking", "thinking": thought}, *_parts(words, notes)]
     elif thought and traits.reasoning_field is not None:
         dressed[traits.reasoning_field] = thought
     elif thought:
-        notes.append(Note("replay.reasoning_unrendered", "the chat template has no place for earlier reasoning"))
+        notes.append(noted("replay.reasoning_unrendered"))
     if calls and not traits.seams.calls:
-        notes.append(Note("replay.calls_as_text", "the chat template writes no calls; they are shown as text"))
+        notes.append(noted("replay.calls_as_text"))
         dressed["content"] = _added(dressed["content"], "\n".join(_call_text(call) for call in calls))
     elif calls:
         dressed["tool_calls"] = [
@@ -230,7 +231,7 @@ def _arguments(call: ToolCallBlock, traits: TemplateTraits, notes: list[Note]) -
     try:
         value = json.loads(text) if text.strip() else {}
     except ValueError:
-        notes.append(Note("replay.arguments_not_json", f"the arguments of a call to {call.name} are not JSON"))
+        notes.append(noted("replay.arguments_not_json", call.name))
         return {"input": text}
     return value if isinstance(value, dict) else {"input": value}
 
@@ -248,8 +249,8 @@ def _parts(blocks: Sequence[object], notes: list[Note]) -> list[dict[str, Any]]:
         if isinstance(block, TextBlock):
             texts.append(block.text)
         elif isinstance(block, ImageBlock):
-            notes.append(Note("content.image_omitted", "images cannot be put into a text prompt"))
+            notes.append(noted("content.image_omitted"))
             texts.append("[image]")
         elif isinstance(block, OpaqueBlock):
-            notes.append(Note("content.opaque_omitted", f"a {block.wire_type} block has no place in the prompt"))
+            notes.append(noted("content.opaque_omitted", block.wire_type))
     return [{"type": "text", "text": "".join(texts)}] if texts else []

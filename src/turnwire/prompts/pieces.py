@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwire.prompts.prompt import Section, Tokenizer
+from turnwire.turns import Note
 
 __all__ = ["Label", "Piece", "PieceMemory", "tokenized"]
 
@@ -30,11 +31,12 @@ class Label(msgspec.Struct, frozen=True, gc=False):
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """Tokenized text; `sections` count from the piece's own start. `tail` is its generation header,
-    None where it was not looked for."""
+    None where it was not looked for; `notes` say what its rendering had to leave out."""
 
     ids: array[int]
     sections: tuple[Section, ...]
     tail: str | None = None
+    notes: tuple[Note, ...] = ()
 
 
 class PieceMemory:
@@ -67,7 +69,9 @@ class PieceMemory:
         return len(self._held)
 
 
-def tokenized(tokenizer: Tokenizer, text: str, labels: Sequence[Label], tail: str | None = None) -> Piece:
+def tokenized(
+    tokenizer: Tokenizer, text: str, labels: Sequence[Label], tail: str | None = None, notes: tuple[Note, ...] = ()
+) -> Piece:
     """A piece from text. Where a label starts inside a token, its section starts at the next one."""
     ids = tokenizer.encode(text)
     starts = _offsets(tokenizer, text, [label.start for label in labels], len(ids))
@@ -77,7 +81,7 @@ def tokenized(tokenizer: Tokenizer, text: str, labels: Sequence[Label], tail: st
         for label, start, end in zip(labels, starts, ends, strict=True)
         if end > start
     )
-    return Piece(ids=array("I", ids), sections=sections, tail=tail)
+    return Piece(ids=array("I", ids), sections=sections, tail=tail, notes=notes)
 
 
 def _offsets(tokenizer: Tokenizer, text: str, positions: Sequence[int], total: int) -> list[int]:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from turnwire.prompts.notes import noted
 from turnwire.prompts.switches import ALLOWED_ARGUMENTS
 from turnwire.prompts.traits import TemplateTraits
 from turnwire.turns import Conversation, Message, Note, ReasoningBlock, Thinking, ToolResultBlock
@@ -59,7 +60,7 @@ class ReplayPolicy(msgspec.Struct, frozen=True, kw_only=True):
             if name in self.allowed:
                 given[name] = value
             else:
-                notes.append(Note("template.argument_refused", f"template argument {name} is not allowed"))
+                notes.append(noted("template.argument_refused", name))
         return given
 
     def _history(self, wish: Thinking, traits: TemplateTraits, thinking: bool) -> Literal["keep", "model", "drop"]:
@@ -87,7 +88,7 @@ def _switch(wish: Thinking, traits: TemplateTraits, notes: list[Note]) -> dict[s
     if wish.mode == "off":
         if traits.thinking_off is None:
             if traits.thinks:
-                notes.append(Note("thinking.cannot_disable", "the chat template has no switch that stops thinking"))
+                notes.append(noted("thinking.cannot_disable"))
         else:
             args.update(traits.thinking_off)
         return args
@@ -102,7 +103,7 @@ def _switch(wish: Thinking, traits: TemplateTraits, notes: list[Note]) -> dict[s
         if value is not None:
             args[traits.effort_argument] = value
     elif wish.effort is not None:
-        notes.append(Note("thinking.effort_ignored", "the chat template knows no reasoning effort"))
+        notes.append(noted("thinking.effort_ignored"))
     return args
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from turnwire.prompts.notes import noted
 from turnwire.turns import (
     Block,
     Conversation,
@@ -64,7 +65,7 @@ def _cleaned(message: Message, notes: list[Note]) -> Message:
             text = block.text
             if message.role in ("system", "developer") and text.lstrip().startswith(BILLING_PREFIX):
                 text = text.lstrip().partition("\n")[2].lstrip("\n")
-                notes.append(Note("stability.billing_dropped", "the billing line was kept out of the prompt"))
+                notes.append(noted("stability.billing_dropped"))
             if not text:
                 continue
             before = kept[-1] if kept else None
@@ -107,7 +108,7 @@ def _hoisted(messages: list[Message], notes: list[Note]) -> list[Message]:
     if messages[following].role == "user":
         return messages
     merged = _with_text(messages[start], before=_reminder(messages[following].text))
-    notes.append(Note("stability.system_hoisted", "the first system message was placed before the user's words"))
+    notes.append(noted("stability.system_hoisted"))
     return [*messages[:start], merged, *messages[following + 1 :]]
 
 
@@ -119,7 +120,7 @@ def _placed(messages: list[Message], mid_system: bool, system: bool, notes: list
     for position, message in enumerate(messages):
         folds = message.role in ("system", "developer") and not (system if position == 0 else mid_system)
         if folds:
-            notes.append(Note("stability.system_folded", "a system message was folded into the user's side"))
+            notes.append(noted("stability.system_folded"))
             text = message.text + "\n\n" if position == 0 else _reminder(message.text)
             if position and placed and placed[-1].role == "user":
                 placed[-1] = _with_text(placed[-1], behind=text)
@@ -181,7 +182,7 @@ def _ordered_results(messages: Sequence[Message], notes: list[Note]) -> list[Mes
         results = [block for block in message.blocks if isinstance(block, ToolResultBlock)]
         ranked = sorted(results, key=lambda block: order.get(block.call_id, len(order)))
         if ranked != results:
-            notes.append(Note("stability.results_reordered", "tool results were put in the order of their calls"))
+            notes.append(noted("stability.results_reordered"))
         if results:
             rest = [block for block in message.blocks if not isinstance(block, ToolResultBlock)]
             message = Message(role=message.role, blocks=(*ranked, *rest))
@@ -221,7 +222,7 @@ def _expanded(message: Message, known: dict[str, Tool], notes: list[Note]) -> Me
         if isinstance(block, ToolResultBlock) and block.references:
             text = _introduced([known[name] for name in block.references if name in known])
             if text:
-                notes.append(Note("stability.tools_expanded", "deferred tools are shown where they are loaded"))
+                notes.append(noted("stability.tools_expanded"))
                 block = msgspec.structs.replace(block, content=(*block.content, TextBlock(text=text)))
         blocks.append(block)
     return Message(role=message.role, blocks=tuple(blocks))

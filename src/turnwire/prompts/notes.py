@@ -1,0 +1,34 @@
+"""The notes of prompt building: every code there is, and its words.
+
+Promise: codes are stable; a note says what was done to the request, never what is in it.
+"""
+
+from __future__ import annotations
+
+from turnwire.turns import Note
+
+__all__ = ["NOTES", "noted"]
+
+NOTES: dict[str, str] = {
+    "content.image_omitted": "images cannot be put into a text prompt; a placeholder stands for them",
+    "content.opaque_omitted": "a {} block has no place in the prompt",
+    "replay.arguments_not_json": "the arguments of a call to {} are not JSON; they are shown as one text",
+    "replay.calls_as_text": "the chat template writes no calls; they are shown as text",
+    "replay.not_spliced": "earlier turns were rendered by the chat template: {}",
+    "replay.order_lost": "the chat template can only group thoughts, text and calls",
+    "replay.reasoning_unrendered": "the chat template has no place for earlier reasoning",
+    "replay.text_unrendered": "the chat template shows no text beside calls",
+    "stability.billing_dropped": "the billing line was kept out of the prompt",
+    "stability.results_reordered": "tool results were put in the order of their calls",
+    "stability.system_folded": "a system message was folded into the user's side",
+    "stability.system_hoisted": "the first system message was placed before the user's words",
+    "stability.tools_expanded": "deferred tools are shown where they are loaded",
+    "template.argument_refused": "template argument {} is not allowed",
+    "thinking.cannot_disable": "the chat template has no switch that stops thinking",
+    "thinking.effort_ignored": "the chat template knows no reasoning effort",
+}
+
+
+def noted(code: str, detail: object = "") -> Note:
+    """The note `code`, with what it is about."""
+    return Note(code, NOTES[code].format(detail))
