@@ -35,7 +35,7 @@ JUDGED_WRONG: dict[str, str] = {
     "hermes-909aab4e09": COMPLETE,
     "kimi_k2-3f358721fe": COMPLETE,
     "phi4_mini-d5b20acdac": COMPLETE,
-    "deepseek_v3_2-6d0c0be125": "the value ends where its call does; dropping the argument and keeping the call is worse",
+    "deepseek_v3_2-6d0c0be125": "the value ends where its call does; a call without it would be worse",
     "qwen3_coder-5dcfa54d85": CUT,
     "ling3-62943d622c": REASONED,
     "nemotron_v3-c67d0383d8": REASONED,

@@ -32,6 +32,7 @@ class Mark(Enum):
     CALL = auto()
     WRAPPER = auto()
     BREAK = auto()
+    FENCE = auto()
     END = auto()
 
 
@@ -42,6 +43,7 @@ TRANSITIONS: Final[dict[Place, dict[Mark, str]]] = {
         Mark.THOUGHT: "_stray_closer",
         Mark.CALL: "_try_call",
         Mark.WRAPPER: "_skip_marker",
+        Mark.FENCE: "_fence",
         Mark.END: "_try_end",
     },
     Place.REASONING: {
@@ -49,6 +51,7 @@ TRANSITIONS: Final[dict[Place, dict[Mark, str]]] = {
         Mark.THOUGHT: "_close_thought",
         Mark.CALL: "_try_call",
         Mark.BREAK: "_break_thought",
+        Mark.FENCE: "_fence",
         Mark.END: "_try_end",
     },
 }
@@ -58,8 +61,6 @@ KIND: Final[dict[Place, BlockKind]] = {Place.TEXT: "text", Place.REASONING: "rea
 
 class _Plan:
     """What a dialect compiles to, once: a scanner and a meaning for each marker, per place."""
-
-    __slots__ = ("meanings", "plain", "scanners", "signs")
 
     def __init__(self, dialect: Dialect) -> None:
         self.scanners: dict[Place, Scanner] = {}
@@ -71,6 +72,7 @@ class _Plan:
                 self.signs.setdefault(sign.text, (number, sign))
         reasoning = dialect.reasoning
         table: dict[Mark, tuple[str, ...]] = {
+            Mark.FENCE: ("```",),
             Mark.END: dialect.ends,
             Mark.WRAPPER: dialect.wrappers,
             Mark.BREAK: dialect.breaks,
@@ -114,6 +116,7 @@ class Machine:
         self._sign: Sign | None = None
         self._labels = False
         self._thought = False
+        self._fenced = False
         self._once = dialect.reasoning is not None and dialect.reasoning.once
         self._shapes: dict[str, dict[str, Shape]] = {}
         self._read: Callable[[str, int], int] = self._prose
@@ -155,6 +158,7 @@ class Machine:
     def open_call(self, name: str, call_id: str = "") -> None:
         """A call is certain and named. Reports what is unusual about it."""
         sink = self.sink
+        self._fenced = False
         reasoning = self.dialect.reasoning
         first = sink.trial is not None
         if first:
@@ -169,9 +173,15 @@ class Machine:
             sink.note("call.unknown_tool", name)
 
     @property
+    def prose(self) -> BlockKind:
+        """What text outside calls is, where the machine stands."""
+        return KIND[self._place]
+
+    @property
     def believed(self) -> bool:
-        """Whether the call now on trial may name any tool; if not, only an offered one counts."""
-        return self._sign is None or not self._sign.rescue or self._sign.any_tool
+        """Whether the call now on trial may name any tool; if not (it is a rescue, or stands in a code fence), only an
+        offered one counts."""
+        return not self._fenced and (self._sign is None or not self._sign.rescue or self._sign.any_tool)
 
     def properties(self, name: str) -> dict[str, Any]:
         """The schemas of a tool's arguments, by argument name."""
@@ -233,12 +243,13 @@ class Machine:
         return pos
 
     def _open_thought(self, marker: str) -> None:
-        if self._once and (self._thought or self.sink.index >= 0):
+        if self.sink.quoted() or (self._once and (self._thought or self.sink.index >= 0)):
             self.sink.say("text", marker)
             return
         self.sink.close_prose()
         self.sink.keep(marker)
         self._place = Place.REASONING
+        self._fenced = False
         self._thought = True
         self._labels = bool(self.dialect.reasoning and self.dialect.reasoning.labels)
 
@@ -249,8 +260,12 @@ class Machine:
             self.sink.say("reasoning", marker)
 
     def _close_thought(self, marker: str) -> None:
+        if self.sink.quoted():
+            self.sink.say("reasoning", marker)
+            return
         self.sink.close_prose(marker)
         self._place = Place.TEXT
+        self._fenced = False
 
     def _break_thought(self, marker: str) -> None:
         reasoning = self.dialect.reasoning
@@ -262,11 +277,15 @@ class Machine:
         self.sink.say("text", marker)
 
     def _stray_closer(self, marker: str) -> None:
-        if self._once:
+        if self._once or self.sink.quoted():
             self.sink.say("text", marker)
             return
         self.sink.note("reasoning.stray_closer", marker)
         self.sink.mark(marker)
+
+    def _fence(self, marker: str) -> None:
+        self._fenced = not self._fenced
+        self.sink.say(self.prose, marker)
 
     def _skip_marker(self, marker: str) -> None:
         self.sink.mark(marker)
@@ -287,6 +306,8 @@ class Machine:
 
     def _stands(self, sign: Sign) -> bool:
         """Whether a sign is where it may be."""
+        if self.sink.quoted() or (self._fenced and sign.rescue):
+            return False
         reasoning = self.dialect.reasoning
         if self._place is Place.REASONING and reasoning is not None and reasoning.mentions and self.sink.mid_sentence():
             return False

@@ -138,6 +138,11 @@ class Sink:
             return False
         return self.last[-1:].isalnum() or self.last[-1:] in {",", "`", "(", "-"}
 
+    def quoted(self) -> bool:
+        """Whether the prose so far ends in a backtick, so that what comes next is quoted. (Three of them are always
+        said in one piece.)"""
+        return self.kind is not None and not self.space and self.last[-1:] == "`" and self.last[-3:] != "```"
+
     def mark(self, marker: str) -> None:
         """A marker that leaves the open block open (a content wrapper, a stray closer)."""
         self.pending += self.space
@@ -201,7 +206,7 @@ class Sink:
     def close_call(self, truncated: bool = False) -> None:
         """The open call ends; its deltas joined are its arguments, and are JSON or marked malformed."""
         arguments = "".join(self.parts)
-        malformed = truncated or not is_json(arguments)
+        malformed = truncated or arguments.lstrip(BLANKS)[:1] != "{" or not is_json(arguments)
         if truncated:
             self.note("call.truncated", self.name)
         elif malformed:

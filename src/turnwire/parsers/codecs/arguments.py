@@ -24,11 +24,6 @@ class Arguments:
     `unwraps` are names of a lone parameter that models put all arguments into: if the tool has no such property and
     the value fits the tool's schema, the value is the arguments."""
 
-    __slots__ = (
-        "_count", "_done", "_held", "_machine", "_name", "_shape", "_sink", "_unwraps", "_value", "_wrap", "key",
-        "keys", "streaming",
-    )  # fmt: skip
-
     def __init__(self, machine: Machine, unwraps: tuple[str, ...] = ()) -> None:
         self._machine = machine
         self._sink = machine.sink

@@ -28,7 +28,8 @@ class Envelope:
     which an object or a list may begin with no wrapper at all; they are taken back into the text on trial, so they
     are `{` or `[`. Inside, objects may stand alone, one after the other, or in a list. `name_is_key`: an object has
     one key, the name, and the arguments are its value. `needs_arguments`: an object without arguments is no call.
-    `must_fit`: only an offered tool with arguments that fit its schema is a call, so nothing streams."""
+    An object under the key `function` is read as part of the envelope. `must_fit`: only an offered tool with arguments
+    that fit its schema is a call, so nothing streams."""
 
     wrappers: tuple[tuple[str, str], ...] = ()
     bare: tuple[Sign, ...] = ()
@@ -60,6 +61,7 @@ class State(Enum):
     READ = auto()  # in a key or a value that is being collected
     ARGUMENTS = auto()  # in arguments that stream
     SCALAR = auto()  # in a number or a word
+    ALIEN = auto()  # in JSON that is no call: prose, to its end
     OUT = auto()
 
 
@@ -78,8 +80,6 @@ _SCALAR_END = re.compile(r"[,}\]\s<]")
 
 
 class _Plan:
-    __slots__ = ("closers", "closing", "openers", "opening")
-
     def __init__(self, table: Envelope) -> None:
         self.openers = frozenset(opener for opener, _ in table.wrappers)
         self.closers = frozenset(closer for _, closer in table.wrappers if closer)
@@ -94,11 +94,6 @@ def _plan(table: Envelope) -> _Plan:
 
 class EnvelopeCodec:
     """Reads JSON envelopes. Once the name is known, arguments are forwarded verbatim as they come."""
-
-    __slots__ = (
-        "_args", "_call_id", "_fence", "_json", "_key", "_lists", "_machine", "_name", "_opened", "_part", "_plan",
-        "_scalar", "_seen", "_sink", "_state", "_table", "_wrapped",
-    )  # fmt: skip
 
     def __init__(self, table: Envelope, machine: Machine) -> None:
         self._table = table
@@ -121,6 +116,7 @@ class EnvelopeCodec:
         self._opened = False
         self._scalar: list[str] = []
         self._seen = False
+        self._inner = 0
 
     # ------------------------------------------------------------------------------------------ codec interface
 
@@ -180,6 +176,21 @@ class EnvelopeCodec:
     def _refuse(self) -> None:
         self._state = State.OUT
         self._machine.refuse()
+
+    def _disown(self) -> None:
+        """A bare object turns out to be some other JSON: it is prose as a whole, so nothing inside it is a call."""
+        self._sink.reject(self._machine.prose)
+        self._json = JsonText()
+        self._json.stack += ["["] * self._lists + ["{"] * (1 + self._inner)
+        self._state = State.ALIEN
+
+    def _alien(self, text: str, pos: int) -> int:
+        stop = self._json.feed(text, pos)
+        self._json.take()
+        self._sink.say(self._machine.prose, text[pos:stop])
+        if self._json.done or self._json.stuck:
+            self._refuse()
+        return stop
 
     def _give_up(self) -> None:
         """The JSON broke: prose if nothing came of it yet, otherwise the open call is malformed."""
@@ -298,7 +309,10 @@ class EnvelopeCodec:
             return pos + 1
         if char == "}":
             sink.keep(char)
-            self._end_object()
+            if self._inner:
+                self._inner -= 1
+            else:
+                self._end_object()
             return pos + 1
         self._give_up()
         return pos
@@ -334,6 +348,11 @@ class EnvelopeCodec:
             part = Part.ARGUMENTS
         elif self._key in table.id_keys:
             part = Part.ID
+        elif self._key == "function" and char == "{" and not self._name:
+            self._sink.keep(char)
+            self._inner += 1
+            self._state = State.KEY
+            return pos + 1
         if part is Part.ARGUMENTS:
             self._args = self._args if self._args is not None and self._opened else None
             self._may_open()
@@ -387,7 +406,7 @@ class EnvelopeCodec:
                 "tool_call_id",
             )
             if not self._wrapped and not table.name_is_key and self._sink.trial is not None and not expected:
-                self._refuse()
+                self._disown()
         elif part is Part.NAME:
             self._name = str(decoded(written))
             if not self._table.needs_arguments and not self._opened and self._wrapped:
@@ -480,4 +499,5 @@ STEPS: Final[dict[State, Callable[[EnvelopeCodec, str, int], int]]] = {
     State.READ: EnvelopeCodec._read,
     State.ARGUMENTS: EnvelopeCodec._arguments,
     State.SCALAR: EnvelopeCodec._read_scalar,
+    State.ALIEN: EnvelopeCodec._alien,
 }

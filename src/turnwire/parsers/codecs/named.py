@@ -24,6 +24,10 @@ HEADER_LIMIT: Final = 1024
 """No header is longer than this: one that has not ended by then is not one."""
 
 
+_COUNTER = re.compile(r"[:_.-]?[0-9]+$")
+_FOREIGN_ID = re.compile(r"(?:functions?|call|toolu|tool|chatcmpl|id)?[-_.:]?(?:[0-9]+|tool[-_]\w+|[0-9A-Za-z]{8,})?")
+
+
 @dataclass(frozen=True, slots=True)
 class Named:
     """The table of a syntax with the name outside.
@@ -31,15 +35,17 @@ class Named:
     `sections` wrap calls. A call is `call_open`, a header, JSON, `call_close`. The header runs up to the first `{`
     or, where there are no arguments, up to a closer; it is matched whole by the pattern `header`, with groups `name`
     and, where the format has them, `id` and `type`. `separators` are the markers inside a header that prove a call,
-    so that its text is never shown as prose. `noise`: text inside a section, outside calls, is left out. `infer`: a
-    header that names no offered tool is given the one tool whose schema fits the arguments. `fences` may stand around
-    the JSON. `lists`: the section may hold a JSON list or object instead, read by that table."""
+    so that its text is never shown as prose; `hopeless` is a pattern for the beginning of what can be no header.
+    `noise`: text inside a section, outside calls, is left out. `infer`: a header that names no offered tool is given
+    the one tool whose schema fits the arguments. `fences` may stand around the JSON. `lists`: the section may hold a
+    JSON list or object instead, read by that table."""
 
     header: str
     call_open: tuple[str, ...]
     call_close: tuple[str, ...] = ()
     sections: tuple[tuple[str, str], ...] = ()
     separators: tuple[str, ...] = ()
+    hopeless: str = ""
     noise: bool = False
     infer: bool = False
     fences: bool = False
@@ -71,20 +77,9 @@ class State(Enum):
 
 
 class _Plan:
-    __slots__ = (
-        "after",
-        "calls",
-        "closers",
-        "ends",
-        "header",
-        "pattern",
-        "section_closers",
-        "section_openers",
-        "sections",
-    )
-
     def __init__(self, table: Named) -> None:
         self.pattern = re.compile(table.header, re.DOTALL)
+        self.hopeless = re.compile(table.hopeless) if table.hopeless else None
         self.calls = frozenset(table.call_open)
         self.closers = frozenset(table.call_close)
         self.section_openers = frozenset(opener for opener, _ in table.sections)
@@ -103,11 +98,6 @@ def _plan(table: Named) -> _Plan:
 
 class _NamedCodec:
     """Reads calls whose name stands outside; arguments are forwarded verbatim as they come."""
-
-    __slots__ = (
-        "_args", "_held", "_id", "_json", "_list", "_machine", "_name", "_noisy", "_plan", "_sink", "_state", "_table",
-        "_wrapped",
-    )  # fmt: skip
 
     def __init__(self, table: Named, machine: Machine) -> None:
         self._table = table
@@ -238,7 +228,7 @@ class _NamedCodec:
                 return self._hand_over(text, pos)
         start, stop = plan.header.find(text, pos, self._machine.closing)
         if stop < 0:
-            if start - pos > HEADER_LIMIT:
+            if start - pos > HEADER_LIMIT or (plan.hopeless and plan.hopeless.match(text, pos, start)):
                 self._unreadable(text[pos:start])
             return pos
         marker = text[start:stop]
@@ -253,7 +243,7 @@ class _NamedCodec:
         sink.keep(header)
         self._json = JsonText()
         self._args = []
-        self._held = table.infer and self._name not in self._machine.tools and bool(self._machine.tools)
+        self._held = table.infer and not self._known()
         if marker == "{":
             if not self._held:
                 self._machine.open_call(self._name, self._id)
@@ -318,16 +308,27 @@ class _NamedCodec:
             self._state = State.AFTER
         return stop
 
+    def _known(self) -> bool:
+        """Whether the header says which tool is meant; a header with parts left out is completed."""
+        tools = self._machine.tools
+        if self._name in tools or not tools:
+            return True
+        spelled = _COUNTER.sub("", self._name.removeprefix("functions").lstrip("._"))
+        if spelled in tools:
+            self._name = spelled
+            self._sink.note("rescue.header", self._id)
+            return True
+        return _FOREIGN_ID.fullmatch(self._name) is None
+
     def _infer(self) -> None:
         """Name the call after the only offered tool its arguments fit."""
         arguments = "".join(self._args)
         value = decoded(arguments)
         fitting = [tool.name for tool in self._machine.tools.values() if fits(value, tool.schema)]
-        guessed = len(fitting) == 1 and re.fullmatch(r"(?:functions?|call|toolu|chatcmpl)?[\W_\d]*\w*", self._name)
-        if guessed and (self._name.isdigit() or self._name.startswith(("call_", "toolu_", "functions", "chatcmpl"))):
+        if len(fitting) == 1:
             self._name = fitting[0]
         self._machine.open_call(self._name, self._id)
-        if guessed and self._name in fitting:
+        if len(fitting) == 1:
             self._sink.note("call.id_inferred", self._name)
         self._sink.argue(arguments, "")
         self._held = False

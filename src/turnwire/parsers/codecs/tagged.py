@@ -63,7 +63,7 @@ class Tagged:
         wrapped = tuple(Sign(opener) for opener, _ in self.sections)
         if not self.sections:
             return tuple(Sign(opener) for opener in self.call_open)
-        return wrapped + tuple(Sign(opener, rescue=True) for opener in self.call_open if self.bare)
+        return wrapped + tuple(Sign(opener, "line", rescue=True) for opener in self.call_open if self.bare)
 
     def codec(self, machine: Machine) -> Codec:
         """A reader for one turn."""
@@ -76,11 +76,6 @@ _QUOTES = "\"'"
 
 class TaggedCodec:
     """Reads tagged calls. String values stream; others wait for their closer."""
-
-    __slots__ = (
-        "_after", "_args", "_closer", "_header", "_json", "_led", "_machine", "_name", "_nested", "_nested_calls",
-        "_plan", "_sink", "_skip", "_state", "_table", "_wrapped",
-    )  # fmt: skip
 
     def __init__(self, table: Tagged, machine: Machine) -> None:
         self._table = table
@@ -267,6 +262,9 @@ class TaggedCodec:
             return start
         self._skip = False
         tag = self._plan.meanings[State.BODY][marker]
+        if tag is Tag.BLANK:
+            sink.keep(marker)
+            return pos + len(marker)
         if tag is Tag.PARAM_OPEN or tag is Tag.PARAM_CLOSE or tag is Tag.CALL_CLOSE:
             sink.keep(marker)
             if tag is Tag.PARAM_OPEN:
@@ -407,6 +405,9 @@ class TaggedCodec:
         marker = self._plan.scanners[State.AFTER].at(text, pos, self._machine.closing)
         if marker is WAIT:
             return pos
+        if marker is not None and self._plan.meanings[State.AFTER][marker] is Tag.BLANK:
+            self._after.append(marker)
+            return pos + len(marker)
         follows = marker is not None and self._plan.meanings[State.AFTER][marker] in FOLLOWERS[self._closer]
         settled = self._closer is Tag.PARAM_CLOSE and not self._args.streaming and self._args.typed()[:1] != '"'
         if follows or settled:

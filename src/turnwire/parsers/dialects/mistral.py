@@ -12,6 +12,7 @@ MISTRAL = Named(
     header=r"\s*(?P<name>[^\s\[\]{}]+)\s*(?:\[CALL_ID\]\s*(?P<id>[^\s\[\]{}]*)\s*)?(?:\[ARGS\])?(?P<rest>\s*)",
     call_open=("[TOOL_CALLS]",),
     separators=("[ARGS]", "[CALL_ID]"),
+    hopeless=r"\s*[^\s\[\]{}]+\s+[^\s\[{]",
     lists=Envelope(wrappers=(("[TOOL_CALLS]", "[/TOOL_CALLS]"),), id_keys=("id",)),
 )
 
