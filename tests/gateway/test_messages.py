@@ -227,7 +227,8 @@ async def test_a_thread_goes_on_from_its_last_answer(serve: Serve, tmp_path: Pat
     assert status == 200
     results = next_request(message)["messages"][-1:]
     link = {"type": "continue", "previous_message_id": message["id"]}
-    follow = {"model": "test-model", "max_tokens": 100, "messages": results, "thread": link, "thinking": body["thinking"]}
+    follow = {"model": "test-model", "max_tokens": 100, "messages": results, "thread": link}
+    follow["thinking"] = body["thinking"]
     status, answer = await client.post("/v1/messages", follow)
     assert status == 200
     assert answer["content"][-1]["text"] == "Seven."

@@ -192,6 +192,6 @@ def open_store(spec: str | None, retention: Retention) -> Store:
     kind, _, rest = spec.partition(":")
     if kind == "sqlite" and rest:
         return SQLiteStore(rest, retention)
-    if kind in ("redis", "rediss"):
+    if kind in ("redis", "rediss", "unix"):
         return RedisStore(spec, retention)
     raise StoreError(f"'{spec}' is not a store; write memory, sqlite:FILE or redis://HOST:PORT/0.")
