@@ -111,7 +111,7 @@ class ItemWalk:
     # ------------------------------------------------------------------------------------------------- the items
 
     def _message(self, item: dict[str, Any], path: str) -> None:
-        role = ROLES.get(item.get("role", ""))
+        role = ROLES.get(_string(item, "role", path))
         if role is None:
             raise invalid(f"{path}.role", "must be user, assistant, developer or system")
         blocks = parts(item.get("content"), f"{path}.content", self.notes)
