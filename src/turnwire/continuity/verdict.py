@@ -52,7 +52,7 @@ CAUSES: dict[Cause, Words] = {
     ),
     "tool_order": Words(
         "the same tools came in another order",
-        "send tools in a fixed order, or let the gateway sort them (--canonical-tools)",
+        "send tools in a fixed order",
     ),
     "tools_changed": Words(
         "tools were added, removed or changed",

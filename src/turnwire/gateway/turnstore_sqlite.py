@@ -52,7 +52,9 @@ class SQLiteTurnStore:
         self._database.execute("PRAGMA synchronous=NORMAL")
         self._database.execute("PRAGMA foreign_keys=ON")
         self._database.executescript(_SCHEMA)
-        self._lock = Lock()
+        # Readers have a connection of their own, so that they never wait for the writer.
+        self._reader = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+        self._reading = Lock()
         self._size: int = self._database.execute("SELECT COALESCE(SUM(size), 0) FROM turns").fetchone()[0]
         self._todo: queue.Queue[tuple[str, tuple[str, ...], StoredTurn] | None] = queue.Queue(_WAITING)
         self._writer = Thread(target=self._write_all, name="turnstore", daemon=True)
@@ -72,8 +74,8 @@ class SQLiteTurnStore:
         if found:
             return found
         try:
-            with self._lock:
-                rows = self._database.execute(
+            with self._reading:
+                rows = self._reader.execute(
                     "SELECT ids, text, shape, tail FROM turn_keys JOIN turns USING (number)"
                     " WHERE space = ? AND key = ? ORDER BY number DESC LIMIT ?",
                     (space, key, _SAME_KEY),
@@ -89,12 +91,12 @@ class SQLiteTurnStore:
             self._todo.put(None)
             self._writer.join()
         self._database.close()
+        self._reader.close()
 
     def _write_all(self) -> None:
         while (item := self._todo.get()) is not None:
             try:
-                with self._lock:
-                    self._write(*item)
+                self._write(*item)
             except sqlite3.Error as error:
                 log.warning("a turn was not written to the turn store: %s", error)
 
@@ -118,9 +120,12 @@ class SQLiteTurnStore:
             )
             self._size += turn.size
             while self._size > self._max_bytes:
-                number, size = database.execute("SELECT number, size FROM turns ORDER BY number LIMIT 1").fetchone()
-                database.execute("DELETE FROM turns WHERE number = ?", (number,))
-                self._size -= size
+                oldest = database.execute("SELECT number, size FROM turns ORDER BY number LIMIT 1").fetchone()
+                if oldest is None:  # another process has been dropping turns too
+                    self._size = 0
+                    break
+                database.execute("DELETE FROM turns WHERE number = ?", (oldest[0],))
+                self._size -= oldest[1]
 
 
 def _turn(ids: bytes, text: bytes, shape: bytes, tail: str | None) -> StoredTurn:
