@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import replay_table
 from families import FAMILIES, template
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from replay_table import CLIENTS, TOOLS, Memory, Said, play
 
 from turnwire.prompts.builder import PromptBuilder
@@ -270,3 +272,50 @@ def test_dressing_gives_templates_what_they_read() -> None:
     assert dressed[2] == {"role": "tool", "tool_call_id": "call_1", "name": "Bash", "content": "ok"}
     assert [tool["function"]["name"] for tool in dress_tools(TOOLS)] == ["Write", "Bash"]
     assert notes == []
+
+
+# ------------------------------------------------------------------------------------------------------- the law
+
+_WORDS = st.text(
+    alphabet=st.one_of(st.sampled_from(list('<>|{}[]"\\/ \n\t=:é日🙂')), st.characters(blacklist_categories=("Cs",))),
+    max_size=40,
+)
+_MARKS = st.sampled_from(["<|im_end|>", "</think>", "<tool_call>", "</tool_call>", "<|im_start|>user\n", "\n\n", " "])
+_OUTPUT = st.lists(st.one_of(_WORDS, _MARKS), min_size=1, max_size=6).map("".join).filter(bool)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+@given(
+    name=st.sampled_from(sorted(RENDERERS)),
+    outputs=st.lists(_OUTPUT, min_size=2, max_size=4),
+    results=st.lists(_WORDS, min_size=4, max_size=4),
+    keep=st.booleans(),
+)
+def test_whatever_the_model_writes_comes_back(
+    builders: dict[str, PromptBuilder], name: str, outputs: list[str], results: list[str], keep: bool
+) -> None:
+    """Any output at all, also one that imitates the template's own marks, in a tool loop."""
+    builder = builders[name]
+    turns: dict[str, RecalledTurn] = {}
+
+    class ById:
+        def recall(self, message: Message) -> tuple[RecalledTurn | None, tuple[Note, ...]]:
+            call = next(block for block in message.blocks if isinstance(block, ToolCallBlock))
+            return turns[call.id], ()
+
+    messages = [_user("Go.")]
+    before: list[int] = []
+    wish = Thinking(mode="on", history="keep" if keep else None)
+    for number, output in enumerate(outputs):
+        prompt = builder.build(Conversation(model="m", messages=tuple(messages), tools=TOOLS, thinking=wish), ById())
+        ids = list(prompt.ids)
+        assert ids[: len(before)] == before
+        call = _call(number)
+        said = builder.tokenizer.encode(output)
+        turns[call.id] = RecalledTurn(ids=said, text=output, tail=prompt.tail)
+        messages.append(Message(role="assistant", blocks=(ReasoningBlock(text="hm"), call)))
+        content = (TextBlock(text=results[number]),)
+        messages.append(Message(role="user", blocks=(ToolResultBlock(call_id=call.id, content=content),)))
+        before = ids + said
