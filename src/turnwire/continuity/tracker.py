@@ -56,10 +56,11 @@ class BuiltPrompt(Protocol):
 
 
 class _Line(msgspec.Struct):
-    """One thread of a session: what the engine read and wrote last."""
+    """One thread of a session: what the engine read and wrote last. From `said` on it is the last turn: the header
+    that it was written behind, and what the model wrote."""
 
     ids: array[int]
-    prompt_size: int
+    said: int
     thought: bool
     conversation: Conversation
     size: int
@@ -119,7 +120,7 @@ class SessionTracker:
             line.conversation,
             conversation,
             section=section.kind if section else None,
-            in_output=shared >= line.prompt_size,
+            in_output=shared >= line.said,
             thought=line.thought,
             notes=prompt.notes,
         )
@@ -144,9 +145,9 @@ class SessionTracker:
     ) -> None:
         """Keep a finished turn: its prompt, what the model wrote, and whether that held a thought."""
         ids = array("I", prompt.ids)
-        prompt_size = len(ids)
+        header = next((section.start for section in prompt.sections if section.kind == "generation"), len(ids))
         ids.extend(output_ids)
-        line = _Line(ids, prompt_size, thought, conversation, 4 * len(ids) + _weight(conversation))
+        line = _Line(ids, header, thought, conversation, 4 * len(ids) + _weight(conversation))
         if line.size > self._max_bytes:
             return
         with self._lock:
@@ -154,7 +155,7 @@ class SessionTracker:
             self._sessions.move_to_end(key)
             if lines:
                 nearest, shared = _nearest(lines, ids)
-                if 2 * shared >= nearest.prompt_size or related(nearest.conversation, conversation):
+                if 2 * shared >= nearest.said or related(nearest.conversation, conversation):
                     lines.remove(nearest)
                     self._bytes -= nearest.size
             lines.append(line)
