@@ -258,6 +258,16 @@ async def test_a_background_response_is_cancelled(serve: Serve) -> None:
     assert (status, error["error"]["param"]) == (400, "background")
 
 
+async def test_background_turns_are_counted(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnwire.gateway.responses.MAX_BACKGROUND", 2)
+    client = await serve({"text": "word " * 500, "delay_ms": 20})
+    body = request(stream=False, background=True)
+    begun = [(await client.post("/v1/responses", body))[1]["id"] for _ in range(2)]
+    assert (await client.post("/v1/responses", body))[0] == 429
+    await client.post(f"/v1/responses/{begun[0]}/cancel", {})
+    assert (await client.post("/v1/responses", body))[0] == 200
+
+
 async def test_a_background_failure_is_a_failed_response(serve: Serve) -> None:
     client = await serve({"text": "Hi."}, window=64)
     long = [{"role": "user", "content": "word " * 200}]

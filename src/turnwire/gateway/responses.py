@@ -29,6 +29,9 @@ from .turn import Turn
 
 __all__ = ["RESPONSES", "ResponseRoutes", "post_failure"]
 
+MAX_BACKGROUND = 64
+"""Background turns of one tenant: nobody waits for them at a door, so they are counted."""
+
 RESPONSES = Api(
     name="responses",
     decode=responses.decode,
@@ -105,6 +108,10 @@ class ResponsesEndpoint(TurnEndpoint):
     async def _answer_later(self, passage: Passage, echo: Echo, receive: Receive, send: Send) -> None:
         if not echo.store:
             raise TurnFailure("invalid_request", "background: needs `store` to be true", param="background")
+        if self._shelf.running(passage.tenant) >= MAX_BACKGROUND:
+            raise TurnFailure(
+                "rate_limited", f"At most {MAX_BACKGROUND} responses may run in the background at a time."
+            )
         live = self._begin(passage, echo)
         live.kept = True
         encoder = responses.stream_encoder(self.facts(passage), echo, now=time.time)

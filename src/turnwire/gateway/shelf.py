@@ -25,7 +25,7 @@ __all__ = ["LiveResponse", "ResponseShelf", "turn_of"]
 
 _PACK = zstandard.ZstdCompressor(level=3)
 _MAX_ENTRY = 256 * 1024 * 1024
-_MAX_FRAMES = 16 * 1024 * 1024
+_MAX_FRAMES = 4 * 1024 * 1024
 _KEPT_STREAMS = 64
 _FINISH_S = 60.0
 # A background response that is still marked as running after this long has lost its gateway.
@@ -153,6 +153,10 @@ class ResponseShelf:
         self._streams[live.tenant, live.id] = live
         while len(self._streams) > _KEPT_STREAMS:
             self._streams.popitem(last=False)
+
+    def running(self, tenant: str) -> int:
+        """How many background turns a tenant has."""
+        return sum(1 for live in self._live.values() if live.tenant == tenant and live.task is not None)
 
     def live(self, tenant: str, response_id: str) -> LiveResponse | None:
         """The response if its turn is running."""
