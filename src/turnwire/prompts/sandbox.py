@@ -158,10 +158,9 @@ class _Bounded(SandboxedEnvironment):
         name = getattr(__obj, "__name__", "")
         if name in _PADDING and args and isinstance(args[0], int):
             budget.check_size(args[0])
-        elif name in ("format", "format_map") and _wide(str(getattr(__obj, "__self__", ""))):
+        elif name in ("format", "format_map") and _wide(str(_owner(__obj))):
             raise _Exhausted("the chat template pads a text too far")
-        elif name == "replace" and len(args) >= 2 and isinstance(getattr(__obj, "__self__", None), str):
-            owner: str = __obj.__self__
+        elif name == "replace" and len(args) >= 2 and isinstance(owner := _owner(__obj), str):
             budget.check_size(len(owner) + owner.count(str(args[0])) * len(str(args[1])))
         return super().call(__context, __obj, *args, **kwargs)
 
@@ -182,6 +181,11 @@ class _Bounded(SandboxedEnvironment):
         elif isinstance(left, str) and _wide(left):
             raise _Exhausted("the chat template pads a text too far")
         return super().call_binop(context, operator, left, right)
+
+
+def _owner(method: Any) -> Any:
+    """What a method belongs to; the sandbox wraps some of them."""
+    return getattr(method, "__self__", None) or getattr(getattr(method, "__wrapped__", None), "__self__", None)
 
 
 def _wide(pattern: str) -> bool:
