@@ -24,12 +24,15 @@ from turnwire.turns import (
     BlockDelta,
     BlockOpened,
     Event,
+    Finished,
     Message,
     Note,
     ReasoningBlock,
+    SealCarried,
     TextBlock,
     ToolCallBlock,
     ToolCallClosed,
+    Usage,
 )
 
 TOKENIZER = load_tokenizer()
@@ -334,6 +337,15 @@ def test_the_same_words_twice_need_a_thought_to_tell() -> None:
     assert turn is not None
     assert list(turn.ids) == one.ids
     assert notes == []
+
+
+def test_events_without_model_text_leave_no_trace() -> None:
+    def shape(*extra: Event) -> bytes:
+        witness = Witness()
+        witness.feed([BlockOpened(0, "text"), BlockDelta(0, "Hi", "Hi"), *extra, BlockClosed(0, "text")])
+        return witness.shape(last=True)
+
+    assert shape(Usage(1), SealCarried(0, "tw1.x"), Note("n"), Finished("stop")) == shape()
 
 
 def test_malformed_calls_are_not_compared() -> None:

@@ -6,7 +6,7 @@ bytes are replaced may differ, and only in vocabularies that are not byte-level.
 
 from __future__ import annotations
 
-import codecs
+from codecs import utf_8_decode
 from collections.abc import Callable, Sequence
 
 __all__ = ["ByteDetokenizer", "TokenBytes", "WindowDetokenizer", "byte_alphabet"]
@@ -45,19 +45,24 @@ class TokenBytes(dict[int, bytes]):
 
 
 class ByteDetokenizer:
-    """For byte-level vocabularies: a table of bytes per token and an incremental UTF-8 decoder."""
+    """For byte-level vocabularies: a table of bytes per token, and the bytes of an unfinished code point held back."""
 
     def __init__(self, table: TokenBytes) -> None:
         self._table = table
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held = b""
 
     def feed(self, ids: Sequence[int]) -> str:
-        return self._decoder.decode(b"".join(map(self._table.__getitem__, ids)))
+        raw = self._table[ids[0]] if len(ids) == 1 else b"".join(map(self._table.__getitem__, ids))
+        if self._held:
+            raw = self._held + raw
+        text, used = utf_8_decode(raw, "replace", False)
+        self._held = raw[used:]
+        return text
 
     def flush(self) -> str:
-        held = self._decoder.decode(b"", final=True)
-        self._decoder.reset()
-        return held
+        text, _ = utf_8_decode(self._held, "replace", True)
+        self._held = b""
+        return text
 
 
 class WindowDetokenizer:

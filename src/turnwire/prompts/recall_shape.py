@@ -20,11 +20,9 @@ from turnwire.turns import (
     Event,
     Message,
     ReasoningBlock,
-    SealCarried,
     TextBlock,
     ToolCallBlock,
     ToolCallClosed,
-    Usage,
 )
 
 __all__ = ["Witness", "content_mark", "edits", "thought_end", "thoughts_mark"]
@@ -73,14 +71,14 @@ class Witness:
     def feed(self, events: Sequence[Event]) -> None:
         """The turn's next events."""
         for event in events:
-            if isinstance(event, (Usage, SealCarried)):
-                continue
-            self._raw += len(event.raw)
-            if isinstance(event, BlockDelta):
+            if type(event) is BlockDelta:  # first and cheap: nearly every event is one
+                self._raw += len(event.raw)
                 into = self._open.get(event.index)
                 if into is not None:
                     into.append(event.text)
-            elif isinstance(event, BlockOpened):
+                continue
+            self._raw += len(getattr(event, "raw", ""))  # not every event comes from the model's text
+            if isinstance(event, BlockOpened):
                 if event.kind != "tool_call":
                     self._open[event.index] = (self._text if event.kind == "text" else self._thoughts).pieces
             elif isinstance(event, BlockClosed):
