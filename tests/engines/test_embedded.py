@@ -13,6 +13,7 @@ from tests.engines import embedded_fake as fake
 
 from turnwire.engines import embedded
 from turnwire.engines.embedded import EmbeddedEngine, EmbeddedSettings
+from turnwire.engines.embedded_grammar import with_tokens
 from turnwire.engines.embedded_ids import Fragments
 from turnwire.engines.embedded_server import context_tokens, safe_threads
 from turnwire.engines.interface import (
@@ -176,6 +177,21 @@ async def test_wishes_and_constraints_reach_the_server(engine: EmbeddedEngine, s
     assert first["grammar"] == 'root ::= "x"'
     assert "top_p" not in first
     assert second["json_schema"] == {"type": "object"}
+
+
+def test_markers_in_a_grammar_are_named_as_tokens() -> None:
+    specials = {"<tool_call>": 7, "</tool_call>": 8, "<tool": 9, "": 10}
+    grammar = 'root ::= "" calls-1\ncalls-1 ::= "<tool_call>\\n{" x "}</tool_call>"\nx-2 ::= "\\"<tool_call>\\""\n'
+    assert with_tokens(grammar, specials) == (
+        'root ::= "" calls-1\ncalls-1 ::= <[7]> "\\n{" x "}" <[8]>\nx-2 ::= "\\"<tool_call>\\""\n'
+    )
+    assert with_tokens(grammar, {}) == grammar
+
+
+async def test_a_grammar_reaches_the_server_with_its_tokens(engine: EmbeddedEngine, script: fake.Script) -> None:
+    script.tokens = [fake.EOS_ID]
+    await play(engine, request(constraint=Constraint(gbnf='root ::= "<think>" "x"')))
+    assert script.bodies[0]["grammar"] == f'root ::= <[{fake.THINK_ID}]> "x"'
 
 
 async def test_refusals_come_in_neutral_words(engine: EmbeddedEngine, script: fake.Script) -> None:

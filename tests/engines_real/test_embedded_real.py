@@ -212,12 +212,13 @@ async def test_a_real_coder_calls_the_right_tools(qwen: Model) -> None:
 async def test_a_real_coder_obeys_a_named_choice(qwen: Model) -> None:
     choice = ToolChoice(mode="named", name="run_command")
     conversation = qwen.ask("List the files in the folder src.", TOOLS, choice)
-    plan = plan_constraint(conversation, resolve("qwen2_5_coder"), qwen.engine.capabilities)
+    plan = plan_constraint(conversation, resolve("qwen2_5_coder", "none"), qwen.engine.capabilities)
     batches, end = await qwen.run(
         qwen.request(qwen.builder.build(conversation), conversation, plan.constraint, max_tokens=100)
     )
     text = "".join(batch.text for batch in batches)
     assert text.startswith('<tool_call>\n{"name": "run_command", "arguments": {')
+    assert batches[0].ids[0] == qwen.tokenizer.special_tokens["<tool_call>"]
     assert end.reason == "stop"
 
 

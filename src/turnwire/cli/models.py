@@ -55,7 +55,7 @@ def _table(title: str, *columns: str) -> Any:
 def _show_all(profiles: list[Any]) -> None:
     from rich.console import Console
 
-    table = _table("Known model families", "name", "vendor", "dialect", "window", "thinking", "images")
+    table = _table("Known model families", "name", "vendor", "dialect", "window", "thinks", "sees")
     for profile in profiles:
         window = f"{profile.window:,}" if profile.window else ""
         images = "yes" if profile.images else ""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from turnwire.engines.downloads import DownloadError, Progress, resolve_model
+from turnwire.engines.embedded_grammar import with_tokens
 from turnwire.engines.embedded_ids import EmbeddedReading, Fragments
 from turnwire.engines.embedded_pool import ContextPool
 from turnwire.engines.embedded_server import EmbeddedSettings, context_tokens, load_server, unload_server
@@ -128,6 +129,13 @@ class _Client(LlamaCppEngine):
         # The server closes connections after an answer without saying so; a reused one fails now and then.
         self._http.headers["Connection"] = "close"
         return info
+
+    def _call(self, request: GenerateRequest) -> tuple[str, Mapping[str, object]]:
+        path, body = super()._call(request)
+        grammar = body.get("grammar")
+        if isinstance(grammar, str):
+            body = {**body, "grammar": with_tokens(grammar, self._tokenizer.special_tokens)}
+        return path, body
 
     def _reading(self, request: GenerateRequest) -> EmbeddedReading:
         return EmbeddedReading(request, self._tokenizer, self._specials, self._fragments)
