@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from cpu import cpu_seconds, rss_mib
 from workload import messages_request, mixed_turn
@@ -86,9 +87,9 @@ async def load(port: int, body: bytes, streams: int, seconds: float) -> tuple[in
 class Gateway:
     """`turnwire serve` on a scripted engine, in a process of its own."""
 
-    def __init__(self, folder: Path, delay_ms: float, profile: Path | None = None) -> None:
-        script = folder / f"script-{delay_ms}.jsonl"
-        script.write_text(json.dumps({"text": mixed_turn(), "finish": "stop", "delay_ms": delay_ms}) + "\n")
+    def __init__(self, folder: Path, line: dict[str, Any], profile: Path | None = None) -> None:
+        script = folder / "script.jsonl"
+        script.write_text(json.dumps(line) + "\n")
         command = [sys.executable]
         if profile:
             command += ["-m", "cProfile", "-o", str(profile)]
@@ -110,10 +111,15 @@ class Gateway:
         self.process.wait(20)
 
 
+def turn(delay_ms: float) -> dict[str, Any]:
+    """The line that the scripted engine plays."""
+    return {"text": mixed_turn(), "finish": "stop", "delay_ms": delay_ms}
+
+
 def measure(folder: Path, name: str, delay_ms: float, streams: int, seconds: float) -> float:
     """Run one cell, print it, give back µs per token."""
     body = messages_request("bench")
-    with Gateway(folder, delay_ms) as gateway:
+    with Gateway(folder, turn(delay_ms)) as gateway:
         pid = gateway.process.pid
         asyncio.run(load(gateway.port, body, min(streams, 8), 1.0 if delay_ms == 0 else 0.1))
         before, started = cpu_seconds(pid), time.monotonic()
@@ -131,7 +137,7 @@ def measure(folder: Path, name: str, delay_ms: float, streams: int, seconds: flo
 def profile(folder: Path, name: str, delay_ms: float) -> None:
     """The hottest lines of one cell."""
     out = folder / "profile"
-    with Gateway(folder, delay_ms, out) as gateway:
+    with Gateway(folder, turn(delay_ms), out) as gateway:
         asyncio.run(load(gateway.port, messages_request("bench"), 64, 1.0))
     print(f"\nProfile: {name}")
     pstats.Stats(str(out)).sort_stats("tottime").print_stats(18)

@@ -149,6 +149,7 @@ async def test_the_same_worker_restarted_goes_on() -> None:
     text, ids, _ = await collect(engines, request())
     assert (text, ids) == (TEXT, BYTES)
     assert engines.statistics.migrations == 2
+    assert engines.statistics.aborts == 0
 
 
 async def test_moves_are_bounded_and_then_the_error_is_told() -> None:

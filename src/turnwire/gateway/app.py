@@ -44,6 +44,7 @@ from .shelf import ResponseShelf
 from .stores import Retention, open_store
 from .tokens import TokenRoutes
 from .websocket import NoSocket, ResponsesSocket
+from .workers import WorkerPool
 
 __all__ = ["Gateway", "create_app"]
 
@@ -193,6 +194,10 @@ class Gateway:
         return Response(b"", 200)
 
     async def scrape(self, request: Request) -> Response:
+        self.metrics.live.set(len(self.heartbeat))
+        for runtime in self.runtimes:
+            if isinstance(runtime.engine, WorkerPool):
+                self.metrics.observe_pool(runtime.id, runtime.engine)
         return Response(self.metrics.page(), media_type="text/plain; version=0.0.4")
 
     def routes(self) -> list[BaseRoute]:

@@ -5,7 +5,10 @@ Promise: labels are bounded (API, model, reason, code: never ids or payloads); n
 
 from __future__ import annotations
 
+import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from .workers import WorkerPool
 
 __all__ = ["Metrics"]
 
@@ -56,6 +59,12 @@ class Metrics:
         self.moves = Gauge(
             "turnwire_worker_events", "Retries, migrations and refusals so far.", ["model", "event"], registry=registry
         )
+
+    def observe_pool(self, model: str, pool: WorkerPool) -> None:
+        """Take over what a model's workers have counted."""
+        self.waiting.labels(model).set(pool.waiting)
+        for event, count in msgspec.structs.asdict(pool.statistics).items():
+            self.moves.labels(model, event).set(count)
 
     def page(self) -> bytes:
         """The text that a scraper reads."""

@@ -46,6 +46,13 @@ async def _main(settings: Settings, listener: socket.socket) -> None:
     await server.serve(sockets=[listener])
 
 
+class _CutOnPurpose(logging.Filter):
+    """A turn that died is cut without a clean end; uvicorn's complaint about that would only hide real ones."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return "without completing response" not in record.getMessage()
+
+
 class GatewayServer(uvicorn.Server):
     """uvicorn with our own way of ending."""
 
@@ -64,6 +71,8 @@ class GatewayServer(uvicorn.Server):
                 timeout_graceful_shutdown=5,
             )
         )
+        logging.getLogger("uvicorn.error").addFilter(_CutOnPurpose())
+        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
         self._gateway = gateway
         self._drain: asyncio.Task[None] | None = None
 

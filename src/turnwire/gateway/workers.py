@@ -129,15 +129,16 @@ class WorkerPool:
                     if type(step) is TokenBatch:
                         yield journey.passed(step)
                     elif type(step) is Completion:
-                        yield journey.completed(step)
                         self._remember(worker, request, hashes)
+                        journey.over = True
+                        yield journey.completed(step)
                         return
                     else:
                         journey.structured = True
                         yield step
                 raise EngineError("disconnected", "The engine ended its stream without a completion.")
             except (GeneratorExit, asyncio.CancelledError):
-                self.statistics.aborts += 1
+                self.statistics.aborts += not journey.over
                 raise
             except EngineError as error:
                 if error.kind in ("unreachable", "disconnected"):
@@ -277,6 +278,7 @@ class _Journey:
         self._text_only = False
         self._detokenizer: Detokenizer | None = None
         self.structured = False
+        self.over = False
 
     @property
     def fresh(self) -> bool:

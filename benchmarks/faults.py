@@ -1,0 +1,194 @@
+"""Hundreds of streams while engines are killed and restarted: nothing lost in silence, nothing said twice.
+
+    python benchmarks/faults.py [--streams 200] [--seconds 60] [--engines 3]
+
+Real processes and real sockets: engines that speak vLLM's wire, one gateway, clients that check every character of
+every answer. Some clients leave in mid-stream. Exits 1 if any promise is broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import aiohttp
+from cpu import cpu_seconds, rss_mib
+from engine_stand_in import story
+
+HERE = Path(__file__).parent
+DATA = HERE.parent / "src" / "turnwire" / "prompts" / "data"
+TOKENS = 120
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Engine:
+    """An engine process that can be killed."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, str(HERE / "engine_stand_in.py"), str(self.port), "--tokens", str(TOKENS)]
+        self.process = subprocess.Popen(command)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def wait(self) -> None:
+        for _ in range(400):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 0.2):
+                return
+            time.sleep(0.05)
+        raise RuntimeError("an engine did not start")
+
+
+class Client:
+    """Asks turn after turn and checks every answer."""
+
+    def __init__(self, number: int, base: str, session: aiohttp.ClientSession, tally: Counter[str]) -> None:
+        self.number = number
+        self.url = f"{base}/v1/messages"
+        self.session = session
+        self.tally = tally
+        self.random = random.Random(number)
+
+    async def run(self, until: float) -> None:
+        turn = 0
+        while time.monotonic() < until:
+            turn += 1
+            nonce = f"{self.number}x{turn}"
+            self.tally["asked"] += 1
+            self.tally[await self.ask(nonce)] += 1
+
+    async def ask(self, nonce: str) -> str:
+        body = {
+            "model": "stand-in",
+            "max_tokens": 4096,
+            "stream": True,
+            "thinking": {"type": "enabled", "budget_tokens": 1024},
+            "messages": [{"role": "user", "content": f"Tell me about nonce-{nonce}"}],
+        }
+        leaves = self.random.random() < 0.05
+        said, ended, failed = [], False, False
+        try:
+            async with self.session.post(self.url, json=body) as answer:
+                if answer.status != 200:
+                    return f"refused {answer.status}"
+                async for raw in answer.content:
+                    if not raw.startswith(b"data: "):
+                        continue
+                    data = json.loads(raw[6:])
+                    if data["type"] == "content_block_delta":
+                        said.append(data["delta"].get("thinking") or data["delta"].get("text") or "")
+                        if leaves and len(said) > 20:
+                            answer.close()
+                            return "left"
+                    ended = ended or data["type"] == "message_stop"
+                    failed = failed or data["type"] == "error"
+        except (aiohttp.ClientError, ConnectionError, TimeoutError):
+            return "cut with an error"
+        expected = story(nonce, TOKENS).replace("\n</think>\n\n", "")
+        text = "".join(said)
+        if ended:
+            return "complete" if text == expected else "WRONG TEXT AS SUCCESS"
+        if failed:
+            return "told an error"
+        return "SILENTLY TRUNCATED"
+
+
+async def chaos(engines: list[Engine], until: float, tally: Counter[str]) -> None:
+    """Kill an engine now and then; start it again a little later."""
+    dice = random.Random(7)
+    while time.monotonic() < until:
+        await asyncio.sleep(dice.uniform(0.3, 1.2))
+        engine = dice.choice(engines)
+        await asyncio.to_thread(engine.kill)
+        tally["engines killed"] += 1
+        await asyncio.sleep(dice.uniform(0.1, 1.0))
+        engine.start()
+
+
+async def run(options: argparse.Namespace) -> bool:
+    engines = [Engine() for _ in range(options.engines)]
+    for engine in engines:
+        engine.start()
+    for engine in engines:
+        engine.wait()
+    specs = ",".join(f"vllm:http://127.0.0.1:{engine.port}" for engine in engines)
+    command = [sys.executable, "-m", "turnwire.cli.main", "serve", "--port", "0", "--engine", specs]
+    command += ["--tokenizer", str(DATA / "turnwire-tokenizer.json"), "--template", str(DATA / "turnwire.jinja")]
+    command += ["--dialect", "qwen3_coder", "--log-level", "error"]
+    gateway = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: ASYNC220 - nothing runs yet
+    assert gateway.stdout is not None
+    port = int(re.search(r":(\d+) ", gateway.stdout.readline())[1])  # type: ignore[index]
+    tally: Counter[str] = Counter()
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=120)) as session:
+        base = f"http://127.0.0.1:{port}"
+        await Client(0, base, session, Counter()).run(time.monotonic() + 1)
+        before = rss_mib(gateway.pid)
+        until = time.monotonic() + options.seconds
+        clients = [Client(number, base, session, tally) for number in range(1, options.streams + 1)]
+        await asyncio.gather(chaos(engines, until, tally), *(client.run(until) for client in clients))
+        for engine in engines:
+            engine.wait()
+        await asyncio.sleep(2)
+        running = 0
+        for engine in engines:
+            async with session.get(f"http://127.0.0.1:{engine.port}/statistics") as answer:
+                running += (await answer.json())["running"]
+        async with session.get(f"{base}/metrics") as answer:
+            metrics = await answer.text()
+    after, spent = rss_mib(gateway.pid), cpu_seconds(gateway.pid)
+    gateway.send_signal(signal.SIGTERM)
+    gateway.wait(30)
+    for engine in engines:
+        engine.kill()
+    for name, count in sorted(tally.items()):
+        print(f"{name:28} {count}")
+    for line in metrics.splitlines():
+        if line.startswith(("turnwire_worker_events", "turnwire_live_turns")):
+            print(line)
+    print(f"still running on engines     {running}")
+    print(f"gateway memory               {before:.0f} -> {after:.0f} MiB, {spent:.1f} CPU s")
+    bad = [name for name in tally if name.isupper()]
+    answered = sum(count for name, count in tally.items() if name not in ("asked", "engines killed"))
+    if answered != tally["asked"]:
+        bad.append("a turn without an answer")
+    if running:
+        bad.append("work left running on an engine")
+    print("broken promises: " + (", ".join(bad) if bad else "none"))
+    return not bad
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    arguments.add_argument("--streams", type=int, default=200)
+    arguments.add_argument("--seconds", type=float, default=60)
+    arguments.add_argument("--engines", type=int, default=3)
+    os.chdir(HERE)
+    sys.exit(0 if asyncio.run(run(arguments.parse_args())) else 1)
+
+
+if __name__ == "__main__":
+    main()
