@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from turnwire.engines.downloads import DownloadError, Progress, resolve_model
 from turnwire.engines.embedded_grammar import with_tokens
@@ -20,7 +22,7 @@ from turnwire.engines.embedded_ids import EmbeddedReading, Fragments
 from turnwire.engines.embedded_pool import ContextPool
 from turnwire.engines.embedded_server import EmbeddedSettings, context_tokens, load_server, unload_server
 from turnwire.engines.embedding import EmbeddingModel
-from turnwire.engines.interface import Capabilities, EngineError, EngineInfo, GenerateRequest, Step
+from turnwire.engines.interface import Capabilities, Constraint, EngineError, EngineInfo, GenerateRequest, Step
 from turnwire.engines.llamacpp import LlamaCppEngine, LlamaCppTokenizer
 from turnwire.prompts.gguf import GGUFError, GGUFFacts, read_facts
 from turnwire.prompts.tokenizers import load_tokenizer
@@ -106,7 +108,7 @@ class EmbeddedEngine:
         async with self._pool.hold(need, request.hints.priority):
             if self._client is None:
                 raise EngineError("disconnected", "the embedded engine is not running")
-            async with aclosing(self._client.generate(request)) as steps:
+            async with aclosing(self._client.generate(self._client.in_tokens(request))) as steps:
                 async for step in steps:
                     yield step
 
@@ -130,12 +132,12 @@ class _Client(LlamaCppEngine):
         self._http.headers["Connection"] = "close"
         return info
 
-    def _call(self, request: GenerateRequest) -> tuple[str, Mapping[str, object]]:
-        path, body = super()._call(request)
-        grammar = body.get("grammar")
-        if isinstance(grammar, str):
-            body = {**body, "grammar": with_tokens(grammar, self._tokenizer.special_tokens)}
-        return path, body
+    def in_tokens(self, request: GenerateRequest) -> GenerateRequest:
+        """The request with the markers in its grammar named as tokens."""
+        if request.constraint is None or request.constraint.gbnf is None:
+            return request
+        grammar = with_tokens(request.constraint.gbnf, self._tokenizer.special_tokens)
+        return msgspec.structs.replace(request, constraint=Constraint(gbnf=grammar))
 
     def _reading(self, request: GenerateRequest) -> EmbeddedReading:
         return EmbeddedReading(request, self._tokenizer, self._specials, self._fragments)

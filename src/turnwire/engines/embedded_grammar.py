@@ -1,7 +1,7 @@
 """Grammars as llama.cpp reads them best: the markers of a call as the tokens they are.
 
-Promise: the language stays the same text; only its markers are no longer spelled letter by letter, which a model that was
-trained on the tokens would read as something else on its next turn.
+Promise: the language stays the same text; only its markers are no longer spelled letter by letter, which a model that
+was trained on the tokens would read as something else on its next turn.
 """
 
 from __future__ import annotations
