@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
 
@@ -35,26 +35,21 @@ pytestmark = [pytest.mark.engines, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VLLMServer]:
-    log = tmp_path_factory.mktemp("vllm") / "server.log"
-    with VLLMServer(log, "--enable-prompt-tokens-details", "--scheduling-policy", "priority") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def tokenizer(server: VLLMServer) -> Tokenizer:
     return Tokenizer.from_file(str(server.installation.tokenizer))
 
 
-@pytest.fixture
-async def engine(server: VLLMServer) -> AsyncIterator[VLLMEngine]:
+@pytest.fixture(params=["completions", "native"])
+async def engine(server: VLLMServer, request: pytest.FixtureRequest) -> AsyncIterator[VLLMEngine]:
     subject = VLLMEngine(server.url)
     await subject.start()
+    assert subject._native
+    subject._native = request.param == "native"
     yield subject
     await subject.close()
 
 
-def request(ids: list[int], *, constraint: Constraint | None = None, **sampling: object) -> GenerateRequest:
+def asking(ids: list[int], *, constraint: Constraint | None = None, **sampling: object) -> GenerateRequest:
     return GenerateRequest(
         prompt_ids=ids,
         sampling=Sampling(**{"temperature": 0.0, **sampling}),  # type: ignore[arg-type]
@@ -96,7 +91,7 @@ async def test_it_is_discovered_with_nothing_missing(server: VLLMServer) -> None
 
 async def test_token_ids_in_and_out_are_equal(engine: VLLMEngine, server: VLLMServer, tokenizer: Tokenizer) -> None:
     prompt = tokenizer.encode(PROMPT, add_special_tokens=False).ids
-    text, ids, completion = await generated(engine, request(prompt, max_tokens=64))
+    text, ids, completion = await generated(engine, asking(prompt, max_tokens=64))
     assert completion.prompt_tokens == len(prompt)
     assert completion.output_tokens == len(ids) + (completion.end_id is not None)
     assert tokenizer.decode(ids, skip_special_tokens=False) == text
@@ -112,7 +107,7 @@ async def test_sampled_special_tokens_and_split_characters_are_exact(engine: VLL
     """Random weights sample any token, lone bytes of characters included."""
     for seed in range(5):
         text, ids, _completion = await generated(
-            engine, request(list(range(50)), max_tokens=200, temperature=1.0, seed=seed)
+            engine, asking(list(range(50)), max_tokens=200, temperature=1.0, seed=seed)
         )
         spelled = tokenizer.decode(ids, skip_special_tokens=False)
         assert text.rstrip("\ufffd") == spelled.rstrip("\ufffd")
@@ -121,23 +116,23 @@ async def test_sampled_special_tokens_and_split_characters_are_exact(engine: VLL
 async def test_special_tokens_are_spelled_out(engine: VLLMEngine, tokenizer: Tokenizer) -> None:
     for special in ("<think>", "</think>", "<tool_call>", "</tool_call>", "<|im_start|>"):
         token = tokenizer.token_to_id(special)
-        wanted = request([1, 2, 3], max_tokens=3, logit_bias={str(token): 100.0})
+        wanted = asking([1, 2, 3], max_tokens=3, logit_bias={str(token): 100.0})
         text, ids, _completion = await generated(engine, wanted)
         assert (text, ids) == (special * 3, [token] * 3)
 
 
 async def test_the_end_token_is_told_apart(engine: VLLMEngine, tokenizer: Tokenizer) -> None:
     end = tokenizer.token_to_id("<|im_end|>")
-    text, ids, completion = await generated(engine, request([1, 2, 3], max_tokens=9, logit_bias={str(end): 100.0}))
+    text, ids, completion = await generated(engine, asking([1, 2, 3], max_tokens=9, logit_bias={str(end): 100.0}))
     assert (text, ids, completion.end_id, completion.reason) == ("", [], end, "stop")
     assert completion.output_tokens == 1
 
 
 async def test_stop_strings_and_length(engine: VLLMEngine) -> None:
-    whole, _ids, completion = await generated(engine, request(list(range(300, 340)), max_tokens=30))
+    whole, _ids, completion = await generated(engine, asking(list(range(300, 340)), max_tokens=30))
     assert completion.reason == "length"
     stop = whole[10:14]
-    text, _ids, completion = await generated(engine, request(list(range(300, 340)), max_tokens=30, stop=(stop,)))
+    text, _ids, completion = await generated(engine, asking(list(range(300, 340)), max_tokens=30, stop=(stop,)))
     assert text == whole[: whole.index(stop)]
     assert (completion.reason, completion.stop_sequence) == ("stop_sequence", stop)
 
@@ -145,11 +140,11 @@ async def test_stop_strings_and_length(engine: VLLMEngine) -> None:
 async def test_cached_tokens_are_as_predicted(engine: VLLMEngine) -> None:
     """Turn after turn: what vLLM says it reused is what a model of its cache says it holds."""
     cache = PrefixCache(block_size=BLOCK)
-    history = list(range(7000, 7500))
+    history = list(range(7000, 7500)) if engine._native else list(range(17000, 17500))
     for _turn in range(6):
         sequence = cache.sequence(history)
         predicted = cache.match(sequence)
-        _text, ids, completion = await generated(engine, request(history, max_tokens=40))
+        _text, ids, completion = await generated(engine, asking(history, max_tokens=40))
         assert completion.cached_tokens == predicted
         # The last sampled token was never fed back, so it is in no block yet.
         sequence.extend(ids[:-1])
@@ -157,14 +152,14 @@ async def test_cached_tokens_are_as_predicted(engine: VLLMEngine) -> None:
         history = [*history, *ids, 151645, 198, *range(100)]
     assert completion.cached_tokens > 500
     changed = [*history[:100], 5, *history[101:]]
-    _text, _ids, completion = await generated(engine, request(changed, max_tokens=4))
+    _text, _ids, completion = await generated(engine, asking(changed, max_tokens=4))
     assert completion.cached_tokens == 96, "a change at token 100 leaves three blocks"
 
 
 async def test_salts_do_not_share_a_cache(engine: VLLMEngine) -> None:
     prompt = list(range(9000, 9200))
-    for salt, cached in (("a", 0), ("a", 192), ("b", 0)):
-        wanted = msgspec.structs.replace(request(prompt, max_tokens=2), hints=Hints(request_id="t", cache_salt=salt))
+    for salt, cached in ((f"a{engine._native}", 0), (f"a{engine._native}", 192), (f"b{engine._native}", 0)):
+        wanted = msgspec.structs.replace(asking(prompt, max_tokens=2), hints=Hints(request_id="t", cache_salt=salt))
         _text, _ids, completion = await generated(engine, wanted)
         assert completion.cached_tokens == cached
 
@@ -174,7 +169,7 @@ async def test_leaving_aborts(engine: VLLMEngine, server: VLLMServer) -> None:
         return server.metric("vllm:generation_tokens_total")
 
     before = written()
-    endless = request([1, 2, 3], max_tokens=8000, logit_bias={"151645": -100.0, "151643": -100.0})
+    endless = asking([1, 2, 3], max_tokens=8000, logit_bias={"151645": -100.0, "151643": -100.0})
     async with aclosing(engine.generate(endless)) as stream:
         async for _step in stream:
             break
@@ -189,7 +184,7 @@ async def test_leaving_aborts(engine: VLLMEngine, server: VLLMServer) -> None:
 async def test_guided_decoding_is_obeyed(engine: VLLMEngine) -> None:
     prompt = list(range(2000, 2040))
     text, _ids, _completion = await generated(
-        engine, request(prompt, max_tokens=50, constraint=Constraint(regex="(yes|no)-[0-9]{3}"))
+        engine, asking(prompt, max_tokens=50, constraint=Constraint(regex="(yes|no)-[0-9]{3}"))
     )
     assert re.fullmatch("(yes|no)-[0-9]{3}", text)
     schema: dict[str, object] = {
@@ -199,13 +194,13 @@ async def test_guided_decoding_is_obeyed(engine: VLLMEngine) -> None:
         "additionalProperties": False,
     }
     text, _ids, _completion = await generated(
-        engine, request(prompt, max_tokens=300, constraint=Constraint(json_schema=schema), temperature=1.0, seed=1)
+        engine, asking(prompt, max_tokens=300, constraint=Constraint(json_schema=schema), temperature=1.0, seed=1)
     )
     # Random weights love white space, which JSON allows without end; what there is must still be on the way to it.
     assert re.match(r'\s*\{\s*("mode"|$)', text), text
     grammar = 'root ::= "<tool_call>" ("a" | "b") "</tool_call>"'
     text, _ids, _completion = await generated(
-        engine, request(prompt, max_tokens=50, constraint=Constraint(gbnf=grammar))
+        engine, asking(prompt, max_tokens=50, constraint=Constraint(gbnf=grammar))
     )
     assert text in ("<tool_call>a</tool_call>", "<tool_call>b</tool_call>")
     tag: dict[str, object] = {
@@ -218,7 +213,7 @@ async def test_guided_decoding_is_obeyed(engine: VLLMEngine) -> None:
         },
     }
     text, _ids, _completion = await generated(
-        engine, request(prompt, max_tokens=50, constraint=Constraint(structural_tag=tag))
+        engine, asking(prompt, max_tokens=50, constraint=Constraint(structural_tag=tag))
     )
     assert json.loads(text.removeprefix("<tool_call>").removesuffix("</tool_call>")) in ("x", "y")
 
@@ -229,16 +224,16 @@ async def test_its_refusals_are_understood(engine: VLLMEngine) -> None:
             await generated(engine, wanted)
         return caught.value.kind
 
-    assert await kind(request([1] * 9000)) == "context_overflow"
-    assert await kind(request([1, 2], temperature=-1.0)) == "invalid_request"
-    assert await kind(request([1, 2], constraint=Constraint(regex="([a-z"))) == "invalid_request"
-    assert await kind(request([99_999_999])) == "invalid_request"
+    assert await kind(asking([1] * 9000)) == "context_overflow"
+    assert await kind(asking([1, 2], temperature=-1.0)) == "invalid_request"
+    assert await kind(asking([1, 2], constraint=Constraint(regex="([a-z"))) == "invalid_request"
+    assert await kind(asking([99_999_999])) == "invalid_request"
     engine._window = None
-    assert await kind(request([1] * 9000)) == "context_overflow"
+    assert await kind(asking([1] * 9000)) == "context_overflow"
 
 
 async def test_many_at_once(engine: VLLMEngine) -> None:
-    wanted = [request(list(range(start, start + 50)), max_tokens=20) for start in range(1000, 1016)]
+    wanted = [asking(list(range(start, start + 50)), max_tokens=20) for start in range(1000, 1016)]
     results = await asyncio.gather(*(generated(engine, one) for one in wanted))
     assert all(completion.output_tokens == 20 for _text, _ids, completion in results)
 
@@ -256,7 +251,7 @@ async def test_a_server_without_the_flags_is_warned_of(tmp_path: Path) -> None:
 async def test_a_restart_in_mid_stream_is_survived(server: VLLMServer) -> None:
     subject = VLLMEngine(server.url)
     await subject.start()
-    endless = request([1, 2, 3], max_tokens=8000, logit_bias={"151645": -100.0, "151643": -100.0})
+    endless = asking([1, 2, 3], max_tokens=8000, logit_bias={"151645": -100.0, "151643": -100.0})
     stream = subject.generate(endless)
     await anext(stream)
     server.kill()
@@ -269,11 +264,11 @@ async def test_a_restart_in_mid_stream_is_survived(server: VLLMServer) -> None:
         await rest()
     assert caught.value.kind == "disconnected"
     with pytest.raises(EngineError) as caught:
-        await generated(subject, request([1, 2, 3], max_tokens=2))
+        await generated(subject, asking([1, 2, 3], max_tokens=2))
     assert caught.value.kind == "unreachable"
     assert not await subject.health()
     await asyncio.to_thread(server.start)
     assert await subject.health()
-    _text, ids, _completion = await generated(subject, request([1, 2, 3], max_tokens=2))
+    _text, ids, _completion = await generated(subject, asking([1, 2, 3], max_tokens=2))
     assert len(ids) == 2
     await subject.close()
