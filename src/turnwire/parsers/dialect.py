@@ -82,6 +82,10 @@ class Router(Protocol):
         """A reader for one turn."""
         ...
 
+    def start(self, prompt_tail: str) -> Start:
+        """Where the output begins behind this prompt."""
+        ...
+
 
 class RouterCodec(Codec, Protocol):
     """A codec that is in charge from the first character on."""

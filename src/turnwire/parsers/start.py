@@ -21,9 +21,11 @@ TURN_MARKERS: Final = (
 
 
 def start_state(prompt_tail: str, dialect: Dialect) -> Start:
-    """Inside reasoning if the last reasoning marker of the current assistant turn is an opener, else in content.
+    """Where the output of a turn begins: inside reasoning if the last reasoning marker of the current assistant turn is an opener, else in content.
 
     Only text behind the last turn marker counts, so a `<think>` in the history or in a question changes nothing."""
+    if dialect.router is not None:
+        return dialect.router.start(prompt_tail)
     reasoning = dialect.reasoning
     if reasoning is None:
         return Start()

@@ -227,13 +227,15 @@ class _NamedCodec:
             if text[start : start + 1] in ("[", "{"):
                 return self._hand_over(text, pos)
         start, stop = plan.header.find(text, pos, self._machine.closing)
+        hopeless = plan.hopeless.match(text, pos, start) if plan.hopeless else None
+        if hopeless is not None or start - pos > HEADER_LIMIT:
+            self._unreadable(hopeless.group() if hopeless is not None else text[pos : pos + HEADER_LIMIT])
+            return pos
         if stop < 0:
-            if start - pos > HEADER_LIMIT or (plan.hopeless and plan.hopeless.match(text, pos, start)):
-                self._unreadable(text[pos:start])
             return pos
         marker = text[start:stop]
         header = text[pos:start]
-        found = plan.pattern.fullmatch(header) if len(header) <= HEADER_LIMIT else None
+        found = plan.pattern.fullmatch(header)
         if found is None or not found.group("name"):
             self._unreadable(header)
             return pos

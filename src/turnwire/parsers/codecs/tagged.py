@@ -193,16 +193,12 @@ class TaggedCodec:
     def _read_name(self, text: str, pos: int) -> int:
         table, closing = self._table, self._machine.closing
         start, stop = self._plan.header.find(text, pos, closing)
-        if stop < 0:
-            if start - pos > HEADER_LIMIT:
-                self._break_off("call.unnamed")
-            elif closing and not table.header_end:
-                return self._named(text, pos, start, start)
-            return pos
-        marker = text[start:stop]
-        if table.header_end and marker == "<":
+        marker = text[start:stop] if stop > 0 else ""
+        if start - pos > HEADER_LIMIT or (table.header_end and marker == "<"):
             self._break_off("call.unnamed")
             return pos
+        if stop < 0:
+            return self._named(text, pos, start, start) if closing and not table.header_end else pos
         return self._named(text, pos, start, stop if table.header_end or marker in table.name_ends else start)
 
     def _named(self, text: str, pos: int, start: int, stop: int) -> int:
@@ -288,10 +284,11 @@ class TaggedCodec:
 
     def _read_key(self, text: str, pos: int) -> int:
         start, stop = self._plan.key.find(text, pos, self._machine.closing)
+        if start - pos > HEADER_LIMIT:
+            self._sink.note("call.noise", self._name)
+            self._state = State.BODY
+            return pos
         if stop < 0:
-            if start - pos > HEADER_LIMIT:
-                self._sink.note("call.noise", self._name)
-                self._state = State.BODY
             return pos
         self._header = text[pos:start]
         if text[start:stop] == "\n":
@@ -426,10 +423,14 @@ class TaggedCodec:
     def _next_key(self, text: str, pos: int) -> int:
         """Behind a parameter opener inside a value: it ends the value if it names an argument still to come."""
         start, stop = self._plan.key.find(text, pos, self._machine.closing)
-        if stop < 0 and start - pos <= HEADER_LIMIT and not self._machine.closing:
+        if stop < 0 and start - pos < HEADER_LIMIT and not self._machine.closing:
             return pos
         key = self._key_in(text[pos:start])
-        if stop > 0 and key in self._machine.properties(self._name) and key not in self._args.keys:
+        if (
+            0 < stop <= pos + HEADER_LIMIT
+            and key in self._machine.properties(self._name)
+            and key not in self._args.keys
+        ):
             self._sink.note("rescue.missing_closer", self._args.key)
             self._args.end("".join(self._after))
             self._state = State.KEY
