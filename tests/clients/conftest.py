@@ -22,6 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(here):
             item.add_marker(pytest.mark.clients)
+            item.add_marker(pytest.mark.timeout(240))  # above every client's own limit, so that theirs speaks first
 
 
 @pytest.fixture(scope="session")

@@ -52,7 +52,8 @@ def count_tokens(text: str) -> int:
 
 
 def prefix_held(records: list[Record]) -> None:
-    """Every turn's prompt begins with the one before it and what the model then wrote, character for character."""
+    """Every turn's prompt begins with the one before it and what the model then wrote, character for character; and
+    the gateway's own continuity check says so too."""
     for number, (before, after) in enumerate(pairwise(records), 2):
         whole = before.prompt_text + before.output_text
         if not after.prompt_text.startswith(whole):
@@ -63,6 +64,7 @@ def prefix_held(records: list[Record]) -> None:
                 f"{len(before.prompt_text)}):\n  was {whole[at - 60 : at + 60]!r}\n  is  "
                 f"{after.prompt_text[at - 60 : at + 60]!r}"
             )
+        assert after.prefix.startswith("held"), f"turn {number} held its prefix, but the gateway says: {after.prefix}"
 
 
 class ServedGateway:
@@ -112,7 +114,8 @@ class ServedGateway:
         path = self.folder / "record" / "turns.jsonl"
         deadline = time.monotonic() + 5
         while True:
-            found = [json.loads(row) for row in path.read_text().splitlines()] if path.exists() else []
+            rows = path.read_text().split("\n")[:-1] if path.exists() else []  # what has no newline is being written
+            found = [json.loads(row) for row in rows]
             if count is None or len(found) >= count or time.monotonic() > deadline:
                 assert count is None or len(found) >= count, (
                     f"{len(found)} turns recorded, {count} expected\n{self.log}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +55,8 @@ args = ["-c", "printf %s \\"$GW_API_KEY\\""]
 
 
 class Codex:
-    """`codex exec` in a sandbox. `catalog` is `auth` (asked of the gateway), a file, or None (Codex falls back)."""
+    """`codex exec` in a sandbox. `catalog` is `auth` or `login` (asked of the gateway), a file, or None (Codex falls
+    back)."""
 
     def __init__(self, sandbox: Sandbox, gateway: ServedGateway) -> None:
         self.sandbox = sandbox
@@ -70,7 +73,9 @@ class Codex:
         tables: str = "",
     ) -> Codex:
         auth = 'env_key = "GW_API_KEY"'
-        if catalog == "auth":
+        if catalog == "login":
+            auth = "requires_openai_auth = true"
+        elif catalog == "auth":
             auth = ""
             tables = COMMAND_AUTH + tables
         elif catalog is not None:
@@ -403,6 +408,28 @@ def test_refused_then_well(serve: Serve, codex: Any, error: str) -> None:
         assert refused.status in (500, 502, 503, 429)
         if refused.status == 429:
             assert "retry-after" in refused.answer_headers
+
+
+def _token(claims: dict[str, Any]) -> str:
+    """A token in the shape of a login's; nobody here checks its signature."""
+    parts = ({"alg": "none"}, claims, {})
+    return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
+
+
+def test_a_compressed_body(serve: Serve, codex: Any) -> None:
+    """With a login and a provider called OpenAI, Codex sends zstd without a content size."""
+    gateway = serve(*TWO_TURNS)
+    run = codex(gateway, catalog="login", name="OpenAI")
+    account = {"chatgpt_plan_type": "plus", "chatgpt_account_id": "account", "chatgpt_user_id": "user"}
+    token = _token({"email": "someone@example.com", "exp": 4102444800, "https://api.openai.com/auth": account})
+    tokens = {"id_token": token, "access_token": token, "refresh_token": "none", "account_id": "account"}
+    login = {"OPENAI_API_KEY": None, "tokens": tokens, "last_refresh": datetime.now(UTC).isoformat()}
+    (run.home / "auth.json").write_text(json.dumps(login))
+    done = run("Run echo hello.")
+    assert done.code == 0, str(done)
+    assert "The command printed hello." in "\n".join(item["text"] for item in items(done, "agent_message"))
+    assert {exchange.headers.get("content-encoding") for exchange in gateway.turns()} == {"zstd"}
+    prefix_held(gateway.records(2))
 
 
 def test_websocket_is_refused_or_served_but_never_costs_the_turn(serve: Serve, codex: Any) -> None:

@@ -111,7 +111,7 @@ def litellm(api):
 
     if api == "responses":
         answer = library.responses(model=f"openai/{MODEL}", input=QUESTION, api_base=V1, api_key="sk-test")
-        return answer.output[-1].content[0].text
+        return next(item.content[0].text for item in answer.output if item.type == "message")
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     tools = [{"type": "function", "function": {"name": "get_weather", "description": "Weather.", "parameters": schema}}]
     where = {"api_base": URL if api == "messages" else V1, "api_key": "sk-test", "num_retries": 0}

@@ -6,7 +6,6 @@ The first argument is a JSON file: a list of {"api", "kind": "object" | "event",
 
 import json
 import sys
-import typing
 from pathlib import Path
 
 import openresponses_types as spec
@@ -17,10 +16,9 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 # Events of the spec by their `type`; the SDKs' events are discriminated unions of their own.
 SPEC_EVENTS = {
-    typing.get_args(model.model_fields["type"].annotation)[0]: model
+    next(iter(model.model_fields["type"].annotation)).value: model
     for name, model in vars(spec).items()
     if name.endswith("StreamingEvent") and isinstance(model, type) and issubclass(model, BaseModel)
-    if typing.get_args(model.model_fields["type"].annotation)
 }
 # Known to the SDK and to every client, but not to the spec (it spells reasoning_text differently, and has no
 # custom tools).
