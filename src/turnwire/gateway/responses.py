@@ -22,6 +22,7 @@ from turnwire.protocols import responses
 from turnwire.protocols.responses import Echo, StreamEncoder, response_id, with_ids
 from turnwire.protocols.wire import Encoder, ErrorReply, Inbound, TurnFailure
 
+from .bodies import expand
 from .exchange import Api, Host, TurnEndpoint, mint, read_body, reply, response_headers, run_watched, tenant_of
 from .passage import Passage
 from .shelf import LiveResponse, ResponseShelf
@@ -257,6 +258,7 @@ class ResponseRoutes:
     async def input_tokens(self, request: Request, tenant: str) -> Response:
         """How many tokens a request would read: the very prompt that its turn would get, counted."""
         body = await read_body(request.receive, self._host.max_body)
+        body = expand(body, request.headers.get("content-encoding", ""), self._host.max_body)
         inbound = await self._endpoint.decode(body, dict(request.headers), tenant)
         runtime = self._host.runtime_for(inbound.conversation.model)
         prompt = await runtime.build(inbound.conversation, tenant)
