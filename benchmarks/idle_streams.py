@@ -24,7 +24,7 @@ async def hold(port: int, streams: int, seconds: float, pid: int) -> tuple[float
     """Open `streams` requests, wait, and give back (MiB per thousand streams, CPU seconds per second, bytes read)."""
     body = messages_request("bench")
     head = (
-        f"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        f"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
     ).encode()
     before = rss_mib(pid)
     seen = 0
@@ -61,7 +61,7 @@ def main() -> None:
     arguments.add_argument("--streams", type=int, default=1000)
     arguments.add_argument("--seconds", type=float, default=20)
     options = arguments.parse_args()
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4 * options.streams + 512), hard))
     os.chdir(Path(__file__).parent)
     with tempfile.TemporaryDirectory() as name:

@@ -54,6 +54,7 @@ class ModelRuntime:
         aliases: Sequence[str] = (),
         display_name: str | None = None,
         profile: Profile | None = None,
+        tracker: SessionTracker | None = None,
         stop_token_ids: tuple[int, ...] = (),
     ) -> None:
         self.id = model_id
@@ -71,7 +72,7 @@ class ModelRuntime:
         self._sealer = sealer
         self._store = store
         self._recalled = RecallCache()
-        self._tracker = SessionTracker()
+        self._tracker = tracker if tracker is not None else SessionTracker()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="prompt")
 
     async def build(self, conversation: Conversation, tenant: str) -> Prompt:
@@ -115,21 +116,25 @@ class ModelRuntime:
         key = session_key(passage.tenant, conversation)
         thought = outcome.usage.reasoning > 0
         self._tracker.remember(key, passage.prompt, conversation, outcome.output_ids, thought=thought)
-        if self._store is None or not outcome.output_ids or outcome.witness is None:
+        if self._store is None or outcome.witness is None or not outcome.text:
             return
         session = conversation.context.session or ""
         keys = turn_keys(session=session, call_ids=outcome.call_ids, said=outcome.witness.said)
         if keys:
-            turn = stored_turn(outcome.output_ids, outcome.text, outcome.witness.shape(last=True))
+            # An engine that tells no ids still gets a stable replay: the same ids each time, if not its own.
+            ids = outcome.output_ids or self.tokenizer.encode(outcome.text)
+            shape = outcome.witness.shape(last=True)
+            turn = stored_turn(ids, outcome.text, shape, tail=passage.prompt.tail)
             self._store.put(turn_space(passage.tenant, self.id), keys, turn)
 
     # ----------------------------------------------------------------------------------------------- per request
 
-    def seals_for(self, tenant: str, turn_id: str, witness: Witness) -> TurnSealer | None:
-        """A sealer for one turn's output, where the engine tells its token ids."""
+    def seals_for(self, tenant: str, turn_id: str, tail: str, witness: Witness) -> TurnSealer | None:
+        """A sealer for one turn's output, where the engine tells its token ids. `tail` is the header it was written
+        behind."""
         if self._sealer is None or self.engine.capabilities.yields != "tokens":
             return None
-        return self._sealer.turn(turn_id, model=self.id, tenant=tenant, shape=witness)
+        return self._sealer.turn(turn_id, model=self.id, tenant=tenant, shape=witness, tail=tail)
 
     def cache_salt(self, tenant: str) -> str | None:
         """What keeps one tenant's prefix cache apart from another's."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from turnwire.prompts.prefix_cache import PrefixTokenizer
 from turnwire.prompts.prompt import Tokenizer
 from turnwire.prompts.tokenizers import TokenizerError, load_tokenizer
 
@@ -36,13 +37,13 @@ def find_source(model: str | None, *, tokenizer: str | None, template: str | Non
     place = tokenizer or model
     source: PromptSource | None = None
     if tokenizer is None and builtin and not (model and _is_local(model)):
-        source = PromptSource(tokenizer=load_tokenizer(None))
+        source = PromptSource(tokenizer=PrefixTokenizer(load_tokenizer(None)))
     elif place is None:
         raise SourceError("This engine needs --model (a folder or hub id) or --tokenizer to know how to write prompts.")
     else:
         folder = _folder(place)
         try:
-            source = PromptSource(tokenizer=load_tokenizer(folder), origin=place)
+            source = PromptSource(tokenizer=PrefixTokenizer(load_tokenizer(folder)), origin=place)
         except TokenizerError as error:
             raise SourceError(f"No tokenizer in {place}: {error}. Give one with --tokenizer.") from None
         config = _config(folder)

@@ -97,7 +97,9 @@ class Turn:
         self._parser: Parser | None = None
         self._texts: list[str] = []
         self._witness = self.outcome.witness = Witness()
-        self._seals = self.runtime.seals_for(passage.tenant, passage.turn_id, self._witness)
+        self._seals = self.runtime.seals_for(
+            passage.tenant, passage.turn_id, self.prompt.tail, self._witness
+        )
         self._reasoning_from: int | None = None
         self._reasoning_tokens = 0
         self._opening: asyncio.Task[None] | None = None
