@@ -5,6 +5,7 @@ Promise: every mark is a plain alphanumeric word that no template escapes, trims
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from turnwire.prompts.template import Renderer, TemplateFailure, TemplateMessage
 
 __all__ = [
+    "Cast",
     "Stage",
     "after",
     "between",
@@ -21,6 +23,7 @@ __all__ = [
     "mark",
     "marker_start",
     "markers",
+    "said_by_user",
     "tool",
 ]
 
@@ -43,13 +46,42 @@ def tool(name: str = mark("tool")) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "description": "Does things.", "parameters": schema}}
 
 
-def call_turn(*calls: tuple[str, str, Any], content: str = "", **fields: Any) -> TemplateMessage:
+def said_by_user(text: str) -> TemplateMessage:
+    return {"role": "user", "content": text}
+
+
+def call_turn(*calls: tuple[str, str, Any], content: str = "") -> TemplateMessage:
     """An assistant turn that makes `calls`: (id, name, arguments)."""
     made = [
         {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
         for call_id, name, arguments in calls
     ]
-    return {"role": "assistant", "content": content, "tool_calls": made, **fields}
+    return {"role": "assistant", "content": content, "tool_calls": made}
+
+
+class Cast:
+    """Calls and results of the scenes, in the argument form and with the two ids that the template takes."""
+
+    def __init__(self, arguments: str = "object", ids: tuple[str, str] = ("Qcall1", "Rcall2")) -> None:
+        self.arguments = arguments
+        self.ids = ids
+
+    def made(self, value: str, **more: Any) -> Any:
+        """The arguments of a call, `value` among them."""
+        given = {"q": value, **more}
+        return json.dumps(given) if self.arguments == "text" else given
+
+    def call(self, number: int, name: str, value: str, content: str = "") -> TemplateMessage:
+        """A turn with one call, under the first or the second id."""
+        return call_turn((self.ids[number], name, self.made(value)), content=content)
+
+    def result(self, number: int, name: str, content: str) -> TemplateMessage:
+        return {"role": "tool", "tool_call_id": self.ids[number], "name": name, "content": content}
+
+    def loop(self, content: str = "") -> list[TemplateMessage]:
+        """A request, a call and its result."""
+        call = self.call(0, "alpha", mark("arg"), content)
+        return [said_by_user("go"), call, self.result(0, "alpha", mark("result"))]
 
 
 class Stage:

@@ -6,18 +6,19 @@ exact turn can be put in place of a rendered one; what it cannot find it leaves 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from turnwire.prompts.scenes import (
+    Cast,
     Stage,
     after,
     between,
-    call_turn,
     common_prefix,
     common_suffix,
     mark,
     marker_start,
+    said_by_user,
     tool,
 )
 from turnwire.prompts.template import TemplateMessage
@@ -28,66 +29,45 @@ __all__ = ["learn_seams"]
 _USER, _NEXT, _BODY, _RESULT = mark("user"), mark("next"), mark("body"), mark("result")
 
 
-class _Actors:
-    """Messages of the scenes, in the argument form and with the ids the template accepts."""
-
-    def __init__(self, arguments: str, ids: tuple[str, str]) -> None:
-        self._arguments = arguments
-        self.ids = ids
-
-    def calls(self, call_id: str, name: str, body: str = _BODY) -> TemplateMessage:
-        return call_turn((call_id, name, self.arguments(body)))
-
-    def arguments(self, body: str) -> Any:
-        return f'{{"q": "{body}"}}' if self._arguments == "text" else {"q": body}
-
-    @staticmethod
-    def result(call_id: str, name: str, content: str = _RESULT) -> TemplateMessage:
-        return {"role": "tool", "tool_call_id": call_id, "name": name, "content": content}
-
-
-def _user(text: str = _USER) -> TemplateMessage:
-    return {"role": "user", "content": text}
-
-
-def learn_seams(stage: Stage, *, arguments: str, ids: tuple[str, str], tools: bool, args: Mapping[str, Any]) -> Seams:
-    """The seams of the template on `stage`. `ids` are two call ids it accepts."""
-    actors = _Actors(arguments, ids)
+def learn_seams(stage: Stage, cast: Cast, *, tools: bool, args: Mapping[str, Any]) -> Seams:
+    """The seams of the template on `stage`."""
+    names = ("alpha", "beta")
+    user, after_turn = said_by_user(_USER), said_by_user(_NEXT)
     offered = [tool("alpha"), tool("beta")] if tools else None
     plain: TemplateMessage = {"role": "assistant", "content": _BODY}
 
     def show(*messages: TemplateMessage, generation: bool = True) -> str | None:
         return stage.show(messages, tools=offered, generation=generation, args=args)
 
-    def close_of(call_id: str, name: str) -> str | None:
-        call = actors.calls(call_id, name)
-        found = _close(between(show(_user(), call, _user(_NEXT)), _BODY, _NEXT), to_user)
+    def close_of(number: int) -> str | None:
+        call = cast.call(number, names[number], _BODY)
+        found = _close(between(show(user, call, after_turn), _BODY, _NEXT), to_user)
         if found is None:
-            last = after(show(_user(), call, generation=False), _BODY)
-            found = _close(last, after(show(_user(), plain, generation=False), _BODY))
+            last = after(show(user, call, generation=False), _BODY)
+            found = _close(last, after(show(user, plain, generation=False), _BODY))
         return found
 
-    def bridge_of(call_id: str, name: str) -> str | None:
+    def bridge_of(number: int) -> str | None:
         """What stands between the end of a turn with a call and its result."""
-        call, result = actors.calls(call_id, name), actors.result(call_id, name)
-        close, whole = close_of(call_id, name), between(show(_user(), call, result), _BODY, _RESULT)
+        step = cast.call(number, names[number], _BODY), cast.result(number, names[number], _RESULT)
+        close, whole = close_of(number), between(show(user, *step), _BODY, _RESULT)
         if close is None or whole is None:
             return None
         return whole[len(common_prefix(whole, close)) :]
 
-    to_user = between(show(_user(), plain, _user(_NEXT)), _BODY, _NEXT)
-    one, two = bridge_of(ids[0], "alpha"), bridge_of(ids[1], "beta")
+    to_user = between(show(user, plain, after_turn), _BODY, _NEXT)
+    one, two = bridge_of(0), bridge_of(1)
     calls = one is not None
     if not calls:
         # The template writes no calls of its own; they are part of the turn's text.
-        one = between(show(_user(), plain, actors.result(ids[0], "alpha")), _BODY, _RESULT)
-        two = between(show(_user(), plain, actors.result(ids[1], "beta")), _BODY, _RESULT)
+        one = between(show(user, plain, cast.result(0, "alpha", _RESULT)), _BODY, _RESULT)
+        two = between(show(user, plain, cast.result(1, "beta", _RESULT)), _BODY, _RESULT)
     return Seams(
         calls=calls,
-        call_close=(close_of(ids[0], "alpha") or "") if calls else "",
+        call_close=(close_of(0) or "") if calls else "",
         to_tool=common_prefix(one, two) if one is not None and two is not None else one,
         to_user=to_user,
-        local=_local(show, actors, plain),
+        local=_local(show, cast, plain),
     )
 
 
@@ -105,15 +85,12 @@ def _close(after_call: str | None, after_plain: str | None) -> str | None:
     return close
 
 
-def _local(show: Any, actors: _Actors, plain: TemplateMessage) -> bool:
+def _local(show: Callable[..., str | None], cast: Cast, plain: TemplateMessage) -> bool:
     """Whether what follows a second step reads the same when the first one is not there."""
-    first, second = actors.ids
-    step = [actors.calls(second, "beta"), actors.result(second, "beta")]
-    long = after(show(_user(), actors.calls(first, "alpha", "one"), actors.result(first, "alpha", "two"), *step), _BODY)
-    short = after(show(_user(), *step), _BODY)
-    if long != short:
+    user, after_turn = said_by_user(_USER), said_by_user(_NEXT)
+    first = [cast.call(0, "alpha", "one"), cast.result(0, "alpha", "two")]
+    second = [cast.call(1, "beta", _BODY), cast.result(1, "beta", _RESULT)]
+    if after(show(user, *first, *second), _BODY) != after(show(user, *second), _BODY):
         return False
-    earlier: list[TemplateMessage] = [_user("first"), {"role": "assistant", "content": "answer"}]
-    return bool(
-        after(show(*earlier, _user(), plain, _user(_NEXT)), _BODY) == after(show(_user(), plain, _user(_NEXT)), _BODY)
-    )
+    earlier: list[TemplateMessage] = [said_by_user("first"), {"role": "assistant", "content": "answer"}]
+    return after(show(*earlier, user, plain, after_turn), _BODY) == after(show(user, plain, after_turn), _BODY)
