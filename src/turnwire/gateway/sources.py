@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from turnwire.prompts.gguf import read_facts
 from turnwire.prompts.prefix_cache import PrefixTokenizer
 from turnwire.prompts.prompt import Tokenizer
 from turnwire.prompts.tokenizers import TokenizerError, load_tokenizer
@@ -46,9 +47,12 @@ def find_source(model: str | None, *, tokenizer: str | None, template: str | Non
             source = PromptSource(tokenizer=PrefixTokenizer(load_tokenizer(folder)), origin=place)
         except TokenizerError as error:
             raise SourceError(f"No tokenizer in {place}: {error}. Give one with --tokenizer.") from None
-        config = _config(folder)
-        source.template = _template_text(folder, config)
-        source.bos, source.eos = _token(config, "bos_token"), _token(config, "eos_token")
+        if folder.endswith(".gguf"):
+            _from_gguf(source, folder)
+        else:
+            config = _config(folder)
+            source.template = _template_text(folder, config)
+            source.bos, source.eos = _token(config, "bos_token"), _token(config, "eos_token")
     if template is not None:
         try:
             source.template = Path(template).read_text(encoding="utf-8")
@@ -78,6 +82,15 @@ def _folder(place: str) -> str:
             f"{place} is neither a local folder nor a hub id that can be fetched ({type(error).__name__}). "
             "Give --tokenizer FOLDER and --template FILE."
         ) from None
+
+
+def _from_gguf(source: PromptSource, path: str) -> None:
+    """Template and tokens that a model file carries itself."""
+    facts = read_facts(path)
+    source.template = facts.chat_templates.get("tool_use") or facts.chat_template
+    decode = source.tokenizer.decode
+    source.bos = decode([facts.bos_id]) if facts.bos_id is not None else ""
+    source.eos = decode([facts.eos_id]) if facts.eos_id is not None else ""
 
 
 def _config(folder: str) -> dict[str, Any]:
