@@ -107,6 +107,8 @@ def test_an_unknown_name_says_what_is_near():
         ("seed_oss", "<seed:bos>assistant\n", "content"),
         ("hy_v3", "<｜hy_Assistant:opensource｜><think:opensource>", "reasoning"),
         ("granite_20b_fc", "<think>", "content"),
+        ("hermes", "assistant: <think>\n", "reasoning"),
+        ("hermes", "user: what is <think>?\nassistant:", "content"),
     ],
 )
 def test_the_prompt_tail_says_where_the_turn_starts(dialect, tail, state):

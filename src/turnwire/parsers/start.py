@@ -21,9 +21,14 @@ TURN_MARKERS: Final = (
 
 
 def start_state(prompt_tail: str, dialect: Dialect) -> Start:
-    """Where the output of a turn begins: inside reasoning if the last reasoning marker of the current assistant turn is an opener, else in content.
+    """Where the output of a turn begins: inside reasoning if the last reasoning marker of the current assistant turn
+    is an opener, else in content.
 
-    Only text behind the last turn marker counts, so a `<think>` in the history or in a question changes nothing."""
+    Where message headers route the output, the start is what the prompt holds of the header.
+    Only text behind the last turn marker counts, so a `<think>` in the history or in a question changes nothing.
+    Where no turn marker is known, an opener counts only if nothing follows it."""
+    if dialect.router is not None:
+        return dialect.router.start(prompt_tail)
     if dialect.router is not None:
         return dialect.router.start(prompt_tail)
     reasoning = dialect.reasoning
@@ -33,4 +38,8 @@ def start_state(prompt_tail: str, dialect: Dialect) -> Start:
     begin = max((prompt_tail.rfind(mark) + len(mark) for mark in turns if mark in prompt_tail), default=0)
     opened = max((prompt_tail.rfind(mark, begin) for mark in reasoning.open if mark), default=-1)
     closed = max((prompt_tail.rfind(mark, begin) for mark in reasoning.close if mark), default=-1)
-    return Start("reasoning") if opened > closed else Start()
+    if opened <= closed:
+        return Start()
+    opener = max((mark for mark in reasoning.open if prompt_tail.startswith(mark, opened)), key=len)
+    rest = prompt_tail[opened + len(opener) :].strip()
+    return Start("reasoning") if begin or not rest or rest in {label.strip() for label in reasoning.labels} else Start()

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Named"]
 
-HEADER_LIMIT: Final = 1024
+HEADER_LIMIT: Final = 400
 """No header is longer than this: one that has not ended by then is not one."""
 
 
 _COUNTER = re.compile(r"[:_.-]?[0-9]+$")
-_FOREIGN_ID = re.compile(r"(?:functions?|call|toolu|tool|chatcmpl|id)?[-_.:]?(?:[0-9]+|tool[-_]\w+|[0-9A-Za-z]{8,})?")
+_FOREIGN_ID = re.compile(r"(?:functions?[-_.:]?)?[0-9]+|(?:call|toolu|tool|chatcmpl|id)[-_.:][\w-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class Named:
     """The table of a syntax with the name outside.
 
     `sections` wrap calls. A call is `call_open`, a header, JSON, `call_close`. The header runs up to the first `{`
-    or, where there are no arguments, up to a closer; it is matched whole by the pattern `header`, with groups `name`
-    and, where the format has them, `id` and `type`. `separators` are the markers inside a header that prove a call,
-    so that its text is never shown as prose; `hopeless` is a pattern for the beginning of what can be no header.
-    `noise`: text inside a section, outside calls, is left out. `infer`: a header that names no offered tool is given
-    the one tool whose schema fits the arguments. `fences` may stand around the JSON. `lists`: the section may hold a
-    JSON list or object instead, read by that table."""
+    or, where there are no arguments, up to a closer; with its whitespace reduced it is matched whole by the pattern
+    `header`, with groups `name` and, where the format has them, `id` and `type`. `separators` are the markers inside
+    a header that prove a call, so that its text is never shown as prose; `hopeless` is a pattern for the beginning of
+    what can be no header. `noise`: text inside a section, outside calls, is left out. `infer`: a header that names no
+    offered tool is given the one tool whose schema fits the arguments. `fences` may stand around the JSON. `lists`:
+    the section may hold a JSON list or object instead, read by that table."""
 
     header: str
     call_open: tuple[str, ...]
@@ -235,7 +235,7 @@ class _NamedCodec:
             return pos
         marker = text[start:stop]
         header = text[pos:start]
-        found = plan.pattern.fullmatch(header)
+        found = plan.pattern.fullmatch(" ".join(header.split()))
         if found is None or not found.group("name"):
             self._unreadable(header)
             return pos
