@@ -163,6 +163,15 @@ def test_another_end_token_than_the_templates_stays_where_the_model_wrote_it(
     assert "Done.<|return|><|start|>user<|message|>And?" in builder.tokenizer.decode(prompt.ids)
 
 
+@pytest.mark.parametrize(("ending", "written"), [("", "[e~["), ("[e~[", "[e~["), ("\n", "\n[e~[")])
+def test_an_end_token_of_any_spelling_is_not_written_twice(tokenizer: Tokenizer, ending: str, written: str) -> None:
+    builder = PromptBuilder(template("minimax-m2"), tokenizer, end_tokens=["[e~["])
+    raw = "hm\n</think>\n\nDone." + ending
+    turn = RecalledTurn(ids=tokenizer.encode(raw), text=raw)
+    prompt = builder.build(_loop(TextBlock(text="Done."), thinking=Thinking(history="keep")), Known(turn))
+    assert f"</think>\n\nDone.{written}\n]~b]user\nAnd?" in tokenizer.decode(prompt.ids)
+
+
 def test_a_turn_keeps_the_header_it_was_written_behind(builders: dict[str, PromptBuilder]) -> None:
     builder = builders["qwen3.5"]
     off, on = Thinking(mode="off"), Thinking(mode="on")

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from turnwire.prompts.dressing import CallNames, dress, dress_tools
-from turnwire.prompts.scenes import mark
+from turnwire.prompts.scenes import mark, markers
 from turnwire.prompts.template import Renderer, TemplateFailure, TemplateMessage
 from turnwire.prompts.traits import TemplateTraits
 from turnwire.turns import Message, Note, Tool, ToolCallBlock, ToolResultBlock
@@ -20,7 +20,7 @@ from turnwire.turns import Message, Note, Tool, ToolCallBlock, ToolResultBlock
 __all__ = ["Scribe", "Text", "UnknownSeam"]
 
 _STUB, _NEXT = mark("Stub"), mark("Next")
-_MARK_ENDS = (">", "]", "[", "|", "｜")
+_OVERLAP = 256
 
 
 class UnknownSeam(Exception):
@@ -257,11 +257,12 @@ def _emptied(arguments: Any) -> Any:
 def _without_overlap(output: str, bridge: str, end_tokens: tuple[str, ...]) -> str:
     """`bridge` without what `output` already ends with: an end-of-turn token, or the blanks before one. A turn that the
     model ended with another end token than the template writes is not ended twice."""
-    for size in range(min(len(bridge), len(output), 256), 0, -1):
-        if bridge[size - 1] in _MARK_ENDS and output.endswith(bridge[:size]):
+    own = next((token for token in end_tokens if bridge.startswith(token)), "")
+    sizes = {len(own), *(end for _, end in markers(bridge[:_OVERLAP]))} - {0}
+    for size in sorted(sizes, reverse=True):
+        if output.endswith(bridge[:size]):
             return bridge[size:]
     if end_tokens and output.endswith(end_tokens):
-        own = next((token for token in end_tokens if bridge.startswith(token)), "")
         return bridge[len(own) :]
     blanks = len(bridge) - len(bridge.lstrip())
     if blanks and output.endswith(bridge[:blanks]):

@@ -7,7 +7,7 @@ arrive) never changes a prompt token; every rewriting is a Note with a stable co
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -191,11 +191,11 @@ def _ordered_results(messages: Sequence[Message], notes: list[Note]) -> list[Mes
 
 
 def _tools(
-    tools: Iterable[Tool], messages: Sequence[Message], options: StabilityOptions, notes: list[Note]
+    tools: Sequence[Tool], messages: Sequence[Message], options: StabilityOptions, notes: list[Note]
 ) -> tuple[tuple[Tool, ...], list[Message]]:
     """Tools for the tool section, and messages in which each reference to a deferred tool shows that tool."""
     known = {tool.name: tool for tool in tools}
-    offered = [tool for tool in known.values() if not tool.deferred]
+    offered = [tool for tool in tools if not tool.deferred]
     if options.canonical_tools:
         offered = [_canonical(tool) for tool in sorted(offered, key=lambda tool: tool.name)]
     shown = [_expanded(message, known, notes) for message in messages]
