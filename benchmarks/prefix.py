@@ -95,7 +95,8 @@ async def first_token(session: aiohttp.ClientSession, url: str, payload: dict[st
             data += piece
             if not first and (b"content_block_start" in data or b"message_delta" in data):
                 first = (time.perf_counter() - began) * 1000
-    usage = msgspec.json.decode(re.findall(rb'"usage":\s*(\{.*?\})[,}]', data.replace(b"\n", b" "))[-1] + b"")
+    (last,) = (line[6:] for line in data.split(b"\n") if line.startswith(b"data: ") and b'"message_delta"' in line)
+    usage = msgspec.json.decode(last)["usage"]
     cached = int(usage.get("cache_read_input_tokens") or 0)
     return first, cached, cached + int(usage["input_tokens"])
 
