@@ -7,6 +7,7 @@ last token arrives; a success is only ever sent after the engine's own completio
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Protocol
@@ -35,6 +36,8 @@ from turnwire.turns import (
 from .passage import Passage, TurnOutcome
 
 __all__ = ["Sink", "Turn", "failure_of"]
+
+log = logging.getLogger("turnwire.turn")
 
 _ENGINE_FAILURES: dict[str, ErrorKind] = {
     "unreachable": "overloaded",
@@ -103,6 +106,7 @@ class Turn:
         self._reasoning_from: int | None = None
         self._reasoning_tokens = 0
         self._opening: asyncio.Task[None] | None = None
+        self._head = b""
         self._plan = ConstraintPlan()
         self._prefilled = 0
         self._text_blocks: set[int] = set()
@@ -151,6 +155,7 @@ class Turn:
         prefill = runtime.tokenizer.encode(plan.prefill) if plan.prefill else []
         self._prefilled = len(prefill)
         steps = runtime.engine.generate(self.request(prefill))
+        self._head = self.encoder.start(self.usage)
         timer = asyncio.get_running_loop().call_later(self.GRACE_S, self._open_soon, sink)
         try:
             await self._drive(steps, sink, TokenBatch(plan.prefill, tuple(prefill)) if prefill else None)
@@ -158,6 +163,9 @@ class Turn:
             await self.fail(failure_of(error), sink)
         except TurnFailure as failure:
             await self.fail(failure, sink)
+        except Exception:
+            log.exception("turn %s: a defect", self.passage.turn_id)
+            await self.fail(TurnFailure("internal", "The gateway failed in the middle of this turn."), sink)
         finally:
             timer.cancel()
             await steps.aclose()
@@ -291,9 +299,8 @@ class Turn:
 
     async def _send_start(self, sink: Sink) -> None:
         await sink.open()
-        data = self.encoder.start(self.usage)
-        if data:
-            await sink.write(data)
+        if self._head:
+            await sink.write(self._head)
         self.opened = True
 
     # ----------------------------------------------------------------------------------------- ids, seals, notes
