@@ -15,7 +15,7 @@ from turnwire.engines import embedded
 from turnwire.engines.embedded import EmbeddedEngine, EmbeddedSettings
 from turnwire.engines.embedded_grammar import with_tokens
 from turnwire.engines.embedded_ids import Fragments
-from turnwire.engines.embedded_server import context_tokens, safe_threads
+from turnwire.engines.embedded_server import plan_context, safe_threads
 from turnwire.engines.interface import (
     Completion,
     Constraint,
@@ -109,18 +109,43 @@ async def test_the_server_is_private_and_modest(engine: EmbeddedEngine, module: 
 
 
 @pytest.mark.parametrize(
-    ("heads", "kept", "width", "layers", "windows"),
-    [(9, 3, 576, 30, 4), (12, 2, 1536, 28, 4), (32, 8, 4096, 32, 2), (64, [8] * 80, 8192, 80, 1), (0, 0, 0, 0, 4)],
+    ("heads", "kept", "width", "layers", "asked", "plan"),
+    [
+        (9, 3, 576, 30, None, (32_768, 2)),
+        (12, 2, 1536, 28, None, (32_768, 2)),
+        (12, 2, 1536, 28, 8192, (8192, 4)),
+        (32, 8, 4096, 32, None, (16_384, 1)),
+        (32, 8, 4096, 32, 32_768, (32_768, 1)),
+        (64, [8] * 80, 8192, 80, None, (16_384, 1)),
+        (0, 0, 0, 0, None, (32_768, 4)),
+    ],
 )
-def test_context_memory_follows_the_model(heads: int, kept: Any, width: int, layers: int, windows: int) -> None:
+def test_context_memory_follows_the_model(
+    heads: int, kept: Any, width: int, layers: int, asked: int | None, plan: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     metadata = {
         "m.attention.head_count": heads,
         "m.attention.head_count_kv": kept,
         "m.embedding_length": width,
         "m.block_count": layers,
     }
-    facts = GGUFFacts(metadata=metadata if heads else {}, architecture="m")
-    assert context_tokens(facts, 8192, EmbeddedSettings()) == windows * 8192
+    monkeypatch.setattr("os.sysconf", lambda name: {"SC_PHYS_PAGES": 4 * 1024 * 1024, "SC_PAGE_SIZE": 4096}[name])
+    facts = GGUFFacts(metadata=metadata if heads else {}, architecture="m", window=131_072)
+    found = plan_context(facts, EmbeddedSettings(window=asked))
+    assert (found.window, found.tokens // found.window) == plan
+
+
+def test_a_small_machine_sets_less_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    metadata = {
+        "m.attention.head_count": 12,
+        "m.attention.head_count_kv": 2,
+        "m.embedding_length": 1536,
+        "m.block_count": 28,
+    }
+    facts = GGUFFacts(metadata=metadata, architecture="m", window=32_768)
+    monkeypatch.setattr("os.sysconf", lambda name: {"SC_PHYS_PAGES": 512 * 1024, "SC_PAGE_SIZE": 4096}[name])
+    found = plan_context(facts, EmbeddedSettings())
+    assert found.window == found.tokens == 18_724
 
 
 def test_one_core_is_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:

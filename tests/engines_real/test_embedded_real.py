@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from turnwire.engines.callforms import CALL_FORMS
 from turnwire.engines.constraints import plan_constraint
 from turnwire.engines.embedded import EmbeddedEngine
 from turnwire.engines.interface import Completion, Constraint, GenerateRequest, Hints, TokenBatch
@@ -168,6 +169,17 @@ PROMPTS = {
     "Open main.py and tell me what it does.": "read_file",
     "Execute `git status` for me.": "run_command",
 }
+
+
+async def test_llamacpp_reads_the_grammar_of_every_dialect(smollm: Model) -> None:
+    strict = Tool(name="strict", schema=WEATHER.schema, strict=True)
+    for name in CALL_FORMS:
+        for wish in (ToolChoice(mode="required"), ToolChoice()):
+            conversation = smollm.ask("Hello", (*TOOLS, strict), wish)
+            plan = plan_constraint(conversation, resolve(name), smollm.engine.capabilities)
+            prompt = smollm.builder.build(conversation)
+            _, end = await smollm.run(smollm.request(prompt, conversation, plan.constraint, max_tokens=1))
+            assert end.output_tokens == 1, name
 
 
 @pytest.mark.parametrize("choice", ["required", "named"])

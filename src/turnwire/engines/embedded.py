@@ -20,7 +20,7 @@ from turnwire.engines.downloads import DownloadError, Progress, resolve_model
 from turnwire.engines.embedded_grammar import with_tokens
 from turnwire.engines.embedded_ids import EmbeddedReading, Fragments
 from turnwire.engines.embedded_pool import ContextPool
-from turnwire.engines.embedded_server import EmbeddedSettings, context_tokens, load_server, unload_server
+from turnwire.engines.embedded_server import EmbeddedSettings, load_server, plan_context, unload_server
 from turnwire.engines.embedding import EmbeddingModel
 from turnwire.engines.interface import Capabilities, Constraint, EngineError, EngineInfo, GenerateRequest, Step
 from turnwire.engines.llamacpp import LlamaCppEngine, LlamaCppTokenizer
@@ -71,11 +71,10 @@ class EmbeddedEngine:
         """Fetch the model if need be, load it, and say what it is."""
         settings, key = self._settings, secrets.token_urlsafe(24)
         path, facts = await asyncio.to_thread(_find, self._model, self._progress)
-        trained = facts.window or settings.window_limit
-        self._window = min(trained, settings.window or settings.window_limit)
-        context = context_tokens(facts, self._window, settings)
-        self._server = await asyncio.to_thread(load_server, path, settings, context, key)
-        self._pool = ContextPool(settings.slots, context)
+        context = plan_context(facts, settings)
+        self._window = context.window
+        self._server = await asyncio.to_thread(load_server, path, settings, context.tokens, key)
+        self._pool = ContextPool(settings.slots, context.tokens)
         client = await asyncio.to_thread(_client, self._server.listening_address, path, facts, key)
         await client.start()
         self._path, self._client = path, client
@@ -84,7 +83,7 @@ class EmbeddedEngine:
             version=metadata.version("xllamacpp"),
             model=path.stem,
             window=self._window,
-            warnings=_warnings(trained, self._window, settings),
+            warnings=_warnings(facts.window or self._window, self._window, settings),
         )
 
     async def health(self) -> bool:

@@ -15,7 +15,19 @@ import msgspec
 from turnwire.engines.interface import EngineError
 from turnwire.prompts.gguf import GGUFFacts
 
-__all__ = ["EmbeddedSettings", "context_tokens", "load_encoder", "load_server", "safe_threads", "unload_server"]
+__all__ = [
+    "ContextPlan",
+    "EmbeddedSettings",
+    "load_encoder",
+    "load_server",
+    "plan_context",
+    "safe_threads",
+    "unload_server",
+]
+
+
+_MIB = 1024 * 1024
+_LEAST_WINDOW = 16_384
 
 
 class EmbeddedSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,13 +52,32 @@ def safe_threads() -> int:
     return max(1, min(cores - 1, 16))
 
 
-def context_tokens(facts: GGUFFacts, window: int, settings: EmbeddedSettings) -> int:
-    """How many tokens of context memory to set aside: one window per slot, as far as the memory goes."""
-    most = settings.slots
+class ContextPlan(msgspec.Struct, frozen=True):
+    """How long one conversation may be, and how many tokens of context memory all of them share."""
+
+    window: int
+    tokens: int
+
+
+def plan_context(facts: GGUFFacts, settings: EmbeddedSettings) -> ContextPlan:
+    """One window per slot, as far as the memory goes. A window that nobody asked for is cut to what fits, but not
+    below what an agent needs."""
+    trained = facts.window or settings.window_limit
+    window = min(trained, settings.window or settings.window_limit)
     per_token = _bytes_per_token(facts)
-    if per_token:
-        most = min(most, settings.context_mib * 1024 * 1024 // (per_token * window))
-    return window * max(1, most)
+    if not per_token:
+        return ContextPlan(window, window * settings.slots)
+    fitting = min(settings.context_mib * _MIB, _physical_memory() // 4) // per_token
+    if settings.window is None:
+        window = min(window, max(fitting, _LEAST_WINDOW))
+    return ContextPlan(window, window * max(1, min(settings.slots, fitting // window)))
+
+
+def _physical_memory() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 16 * 1024 * _MIB
 
 
 def _bytes_per_token(facts: GGUFFacts) -> int:
