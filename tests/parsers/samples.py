@@ -151,6 +151,12 @@ SAMPLES: dict[str, str] = {
     "minimax_m2": INVOKE,
     "minimax_m2_append_think": INVOKE,
     "kimi_vl": "◁think▷Plan.◁/think▷On it. Done.",
+    "harmony": (
+        "<|channel|>analysis<|message|>Plan.<|end|><|start|>assistant<|channel|>commentary<|message|>On it.<|end|>"
+        "<|start|>assistant<|channel|>commentary to=functions.edit <|constrain|>json<|message|>"
+        '{"path": "a", "count": 3}<|call|><|start|>assistant to=functions.ls<|channel|>commentary json<|message|>{}'
+        "<|call|><|start|>assistant<|channel|>final<|message|>Done.<|return|>"
+    ),
     "think": "<think>Plan.</think>On it. Done.",
     "plain": "On it. Done.",
 }

@@ -110,9 +110,9 @@ def _dialect(case: dict[str, Any]) -> Dialect:
         raise click.ClickException("a case names its dialect in `dialect` or `family`")
     dialect = resolve(case.get("tool") or name, case.get("reasoning"))
     if "parser_tool" in case or "parser_reasoning" in case:
-        if dialect.router is None and case.get("parser_tool") is None:
+        if case.get("parser_tool") is None:
             dialect = dialect.without_calls()
-        if dialect.router is None and case.get("parser_reasoning") is None:
+        if case.get("parser_reasoning") is None:
             dialect = dialect.without_reasoning()
     return dialect
 

@@ -86,6 +86,14 @@ class Router(Protocol):
         """Where the output begins behind this prompt."""
         ...
 
+    def without_calls(self) -> Router:
+        """The same table, with calls left in the text."""
+        ...
+
+    def without_reasoning(self) -> Router:
+        """The same table, with thoughts left in the text."""
+        ...
+
 
 class RouterCodec(Codec, Protocol):
     """A codec that is in charge from the first character on."""
@@ -129,13 +137,15 @@ class Dialect:
 
     def without_calls(self) -> Dialect:
         """The same dialect, with calls left in the text; their openers still end a thought."""
+        if self.router is not None:
+            return replace(self, router=self.router.without_calls())
         ends = self.reasoning is not None and self.reasoning.calls == "end"
         signs = tuple(sign.text for syntax in self.calls for sign in syntax.signs if not sign.rescue)
         return replace(self, calls=(), breaks=self.breaks + signs if ends else self.breaks)
 
     def without_reasoning(self) -> Dialect:
         """The same dialect, with thoughts left in the text."""
-        return replace(self, reasoning=None)
+        return replace(self, reasoning=None, router=None if self.router is None else self.router.without_reasoning())
 
     @property
     def start(self) -> Start:

@@ -29,8 +29,6 @@ def start_state(prompt_tail: str, dialect: Dialect) -> Start:
     Where no turn marker is known, an opener counts only if nothing follows it."""
     if dialect.router is not None:
         return dialect.router.start(prompt_tail)
-    if dialect.router is not None:
-        return dialect.router.start(prompt_tail)
     reasoning = dialect.reasoning
     if reasoning is None:
         return Start()

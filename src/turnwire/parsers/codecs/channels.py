@@ -1,0 +1,495 @@
+"""Messages whose header says what their body is: a thought, text, or a call (channels, recipients, typed blocks)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Literal
+
+from turnwire.parsers.codecs.json_body import JsonBody
+from turnwire.parsers.dialect import Codec, RouterCodec, Sign, Start, Syntax
+from turnwire.parsers.scanner import WAIT, Scanner, blanks, prose_pattern
+from turnwire.turns import BlockKind
+
+if TYPE_CHECKING:
+    from turnwire.parsers.machine import Machine
+
+__all__ = ["Channels", "Header", "Route"]
+
+HEADER_LIMIT: Final = 512
+"""No header is longer than this: one that has not ended by then is broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a rule decides by: the header's text with its inner markers, the marker that ended it, the names of the
+    tools on offer, and whether it stands inside a body rather than between messages."""
+
+    text: str
+    body: str = ""
+    tools: Collection[str] = ()
+    inside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a body goes. `drop`: nowhere, because it is a call that names no tool. `broken`: the header was not quite
+    as the format asks."""
+
+    kind: Literal["text", "reasoning", "call", "drop"]
+    name: str = ""
+    broken: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """The table of a routed format.
+
+    A message is one of `opens`, a header, one of `bodies`, a body, one of `closes`; `inner` markers stand inside
+    headers, and may begin one whose opener is missing. `rule` turns a header into a Route, or None where it is none.
+    `hints` are words by which the output may begin with a header whose opener the prompt holds; such a header is
+    given up as soon as it matches `hopeless`. `lead_in` matches what is structure at the beginning of a broken
+    header. `breaks` are the bodies that an opener ends although they were not closed. `calls` is the syntax of a
+    call's body; without it, or where its sign is missing, the body is the JSON arguments of the tool in the header.
+    `raw`: a call's body that is no JSON is malformed arguments, otherwise it is text.
+    `thoughts`, `tools`: whether thoughts and calls are told apart from text; in a `joined` format they always are."""
+
+    opens: tuple[str, ...]
+    bodies: tuple[str, ...]
+    closes: tuple[str, ...]
+    rule: Callable[[Header], Route | None]
+    inner: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
+    hopeless: str = r"(?!)"
+    lead_in: str = ""
+    breaks: tuple[str, ...] = ("text", "reasoning")
+    calls: Syntax | None = None
+    raw: bool = True
+    joined: bool = False
+    thoughts: bool = True
+    tools: bool = True
+
+    def codec(self, machine: Machine) -> RouterCodec:
+        """A reader for one turn."""
+        return ChannelsCodec(self, machine)
+
+    def start(self, prompt_tail: str) -> Start:
+        """Behind the last opener of the prompt; what stands there already is the header's beginning."""
+        tail = prompt_tail
+        begin = max((tail.rfind(mark) + len(mark) for mark in self.opens if mark in tail), default=len(tail))
+        header = tail[begin:]
+        return Start("header", "" if any(mark in header for mark in self.closes) else header)
+
+    def without_calls(self) -> Channels:
+        """The same table, with calls left in the text as written, where the format can be read so."""
+        return self if self.joined else replace(self, tools=False)
+
+    def without_reasoning(self) -> Channels:
+        """The same table, with thoughts left in the text, where the format can be read so."""
+        return self if self.joined else replace(self, thoughts=False)
+
+
+class State(Enum):
+    """Where the reader stands."""
+
+    LEAD = auto()  # before a message
+    HEADER = auto()
+    BODY = auto()  # in text or a thought
+    CALL = auto()  # at the beginning of a call's body
+    JSON = auto()
+    INNER = auto()  # another codec reads a call's body
+    DROP = auto()
+    VERBATIM = auto()  # in a call that is left in the text
+
+
+class Part(Enum):
+    """What a marker is."""
+
+    OPEN = auto()
+    INNER = auto()
+    BODY = auto()
+    CLOSE = auto()
+    HINT = auto()
+
+
+class _Plan:
+    def __init__(self, table: Channels) -> None:
+        texts = {
+            Part.HINT: tuple(hint for hint in table.hints if hint),
+            Part.OPEN: table.opens,
+            Part.INNER: table.inner,
+            Part.BODY: table.bodies,
+            Part.CLOSE: table.closes,
+        }
+        self.parts = {text: part for part, markers in texts.items() for text in markers}
+        marks = [text for text, part in self.parts.items() if part is not Part.HINT]
+        self.lead = Scanner(self.parts)
+        self.marks = Scanner(marks)
+        self.closes = Scanner(table.closes)
+        self.next = (*table.opens, *table.inner)
+        self.body: dict[str, Scanner] = {}
+        self.plain: dict[str, str] = {}
+        for kind in ("text", "reasoning"):
+            known = marks if kind in table.breaks else table.closes
+            self.body[kind] = Scanner(known)
+            self.plain[kind] = prose_pattern(known)
+        self.hopeless = re.compile(table.hopeless)
+        self.lead_in = re.compile(table.lead_in)
+        self.signs = {sign.text: sign for sign in table.calls.signs} if table.calls else {}
+        self.calls = Scanner([*self.signs, *marks])
+
+
+@lru_cache(maxsize=64)
+def _plan(table: Channels) -> _Plan:
+    return _Plan(table)
+
+
+class ChannelsCodec:
+    """Reads a whole turn of routed messages."""
+
+    def __init__(self, table: Channels, machine: Machine) -> None:
+        self._table = table
+        self._plan = _plan(table)
+        self._machine = machine
+        self._sink = machine.sink
+        self._json = JsonBody(machine, table.closes, self._plan.next)
+        self._inner: Codec | None = None
+        self._state = State.LEAD
+        self._kind: BlockKind = "text"
+        self._back = State.LEAD
+        self._header: list[str] = []
+        self._length = 0
+        self._implicit = False
+        self._first = True
+        self._name = ""
+        self._index = -1
+        self._expected = True
+
+    # ------------------------------------------------------------------------------------------ codec interface
+
+    def begin(self, start: Start) -> None:
+        """The output begins between messages, inside a thought, or inside the header that the prompt began."""
+        self._expected = start.state == "header"
+        if start.state == "reasoning" and self._table.thoughts:
+            self._state, self._kind = State.BODY, "reasoning"
+            return
+        at, marker = max(((start.header.rfind(mark), mark) for mark in self._table.bodies), default=(-1, ""))
+        if at >= 0:
+            self._sink.begin_trial("")
+            self._header = [start.header[:at]]
+            self._route(marker)
+        elif any(mark in start.header for mark in self._table.inner):
+            self._sink.begin_trial("")
+            self._open_header(start.header)
+
+    def enter(self, sign: Sign) -> None:
+        """A router is in charge from the beginning on: no sign leads to it."""
+
+    def run(self, text: str, pos: int) -> int:
+        """Consume text."""
+        end = len(text)
+        while pos < end:
+            state = self._state
+            new = STEPS[state](self, text, pos)
+            if new == pos and self._state is state:
+                return new
+            pos = new
+        return pos
+
+    def plain(self) -> str | None:
+        """In a body, text without the beginning of a marker passes."""
+        if self._state is State.BODY:
+            return self._plan.plain[self._kind] if self._sink.kind == self._kind else None
+        if self._state is State.JSON:
+            return self._json.plain()
+        return self._inner.plain() if self._state is State.INNER and self._inner is not None else None
+
+    def finish(self) -> None:
+        """The end of the output. A header without a body is structure, unless it only looked like one."""
+        if self._state is State.JSON:
+            self._json.finish()
+        elif self._state is State.INNER and self._inner is not None:
+            self._inner.finish()
+        elif self._state is State.HEADER:
+            if self._implicit:
+                self._sink.reject("text")
+            elif self._call_begun():
+                self._sink.note("call.truncated")
+        elif self._state is State.CALL:
+            self._sink.note("call.truncated", self._name)
+
+    # ---------------------------------------------------------------------------------------------------- steps
+
+    def _call_begun(self) -> bool:
+        header = Header("".join(self._header), "", self._machine.tools)
+        route = self._table.rule(header)
+        return route is not None and route.kind in ("call", "drop")
+
+    def _lead(self, text: str, pos: int) -> int:
+        sink = self._sink
+        stop = blanks(text, pos)
+        if stop > pos:
+            sink.say("text", text[pos:stop])
+        if stop == len(text):
+            return stop
+        pos = stop
+        marker = self._plan.lead.at(text, pos, self._machine.closing)
+        if marker is WAIT:
+            return pos
+        part = None if marker is None else self._plan.parts[marker]
+        if marker is None or part is Part.HINT:
+            if part is Part.HINT or ("" in self._table.hints and self._first):
+                sink.begin_trial("")
+                self._implicit = True
+                self._back = State.LEAD
+                self._open_header("")
+                return pos
+            self._outside()
+            return pos
+        self._first = False
+        if part is Part.CLOSE:
+            sink.close_prose(marker)
+        else:
+            self._message(marker, State.LEAD)
+        return pos + len(marker)
+
+    def _outside(self) -> None:
+        """Text that belongs to no message."""
+        if self._expected:
+            self._sink.note("rescue.header")
+        self._first = False
+        self._state, self._kind = State.BODY, "text"
+
+    def _message(self, marker: str, back: State) -> None:
+        """A marker begins a message."""
+        self._sink.begin_trial(marker)
+        self._implicit = False
+        self._expected = True
+        self._back = back
+        part = self._plan.parts[marker]
+        self._open_header(marker if part is Part.INNER else "")
+        if part is Part.BODY:
+            self._route(marker)
+
+    def _open_header(self, text: str) -> None:
+        self._header = [text] if text else []
+        self._length = len(text)
+        self._state = State.HEADER
+
+    def _read_header(self, text: str, pos: int) -> int:
+        sink, plan = self._sink, self._plan
+        start, stop = plan.marks.find(text, pos, self._machine.closing)
+        if start > pos:
+            sink.keep(text[pos:start])
+            self._header.append(text[pos:start])
+            self._length += start - pos
+            if self._implicit and plan.hopeless.match("".join(self._header)):
+                self._reject()
+                return start
+            if self._length > HEADER_LIMIT:
+                self._broken()
+                return start
+        if stop < 0:
+            return start
+        marker = text[start:stop]
+        part = plan.parts[marker]
+        if part is Part.OPEN or part is Part.CLOSE:
+            self._broken()
+            return start
+        sink.keep(marker)
+        if part is Part.BODY:
+            self._route(marker)
+        else:
+            self._implicit = False
+            self._header.append(marker)
+            self._length += len(marker)
+        return stop
+
+    def _reject(self) -> None:
+        """It was no header: the text on trial belongs to the body it stands in."""
+        if self._back is State.BODY:
+            self._sink.reject(self._kind)
+            self._state = State.BODY
+        else:
+            self._sink.reject("text")
+            self._outside()
+        self._implicit = False
+
+    def _broken(self) -> None:
+        """A header that does not end: what is structure in it says the route, the rest is the body."""
+        if self._implicit:
+            self._reject()
+            return
+        sink = self._sink
+        header = "".join(self._header)
+        found = self._plan.lead_in.match(header)
+        lead = header[: found.end()] if found is not None else ""
+        route = self._table.rule(Header(lead, "", self._machine.tools)) or Route("text")
+        rest = header[len(lead) :]
+        if sink.trial is not None:
+            opener = sink.trial[1] if sink.trial[1] in self._table.opens else ""
+            sink.trial = [sink.trial[0], opener + lead]
+        sink.accept()
+        if rest.strip() or route.kind == "call":
+            sink.note("rescue.header", lead.strip())
+        self._kind = "reasoning" if route.kind == "reasoning" and self._table.thoughts else "text"
+        self._state = State.BODY
+        if rest:
+            sink.say(self._kind, rest)
+
+    def _route(self, marker: str) -> None:
+        """The header is complete and its body begins."""
+        sink, table = self._sink, self._table
+        header = Header("".join(self._header), marker, self._machine.tools, self._back is State.BODY)
+        route = table.rule(header)
+        if route is None:
+            self._reject()
+            return
+        self._implicit = False
+        self._expected = True
+        self._first = False
+        if route.kind in ("call", "drop") and not table.tools:
+            self._quote()
+            return
+        sink.accept()
+        if route.broken:
+            sink.note("rescue.header", header.text.strip())
+        if route.kind == "call":
+            self._name = route.name
+            self._state = State.CALL
+            if marker in self._plan.signs:
+                self._enter(marker)
+            elif table.calls is None:
+                self._begin_json()
+        elif route.kind == "drop":
+            sink.note("call.unnamed", header.text.strip())
+            self._state = State.DROP
+        else:
+            self._kind = "reasoning" if route.kind == "reasoning" and table.thoughts else "text"
+            self._state = State.BODY
+
+    def _quote(self) -> None:
+        """A call that is to stay in the text, header and all."""
+        sink = self._sink
+        trial = sink.trial or ["", ""]
+        sink.trial = None
+        sink.space.append(trial[0])
+        if sink.kind != "text":
+            sink.close_prose()
+        sink.say("text", "".join(trial[1:]))
+        self._state = State.VERBATIM
+
+    def _enter(self, marker: str) -> None:
+        """The body is written in the table's own call syntax."""
+        if self._table.calls is None:
+            return
+        if self._inner is None:
+            self._inner = self._table.calls.codec(self._machine)
+        self._index = self._sink.index
+        self._state = State.INNER
+        self._inner.enter(self._plan.signs[marker])
+
+    def _begin_json(self) -> None:
+        self._json.begin(self._name)
+        self._state = State.JSON
+
+    def _body(self, text: str, pos: int) -> int:
+        sink, plan = self._sink, self._plan
+        start, stop = plan.body[self._kind].find(text, pos, self._machine.closing)
+        if start > pos:
+            sink.say(self._kind, text[pos:start])
+        if stop < 0:
+            return start
+        marker = text[start:stop]
+        part = plan.parts[marker]
+        if sink.quoted():
+            sink.say(self._kind, marker)
+        elif part is Part.CLOSE:
+            sink.close_prose(marker)
+            self._state = State.LEAD
+        elif part is Part.BODY and (len(self._table.bodies) == 1 or self._same(marker)):
+            sink.mark(marker)
+        else:
+            self._message(marker, State.BODY)
+        return stop
+
+    def _same(self, marker: str) -> bool:
+        """Whether a body marker inside a body means what is being read already."""
+        route = self._table.rule(Header("", marker, self._machine.tools, True))
+        return route is None or route.kind == self._kind
+
+    def _call(self, text: str, pos: int) -> int:
+        """At the beginning of a call's body: its sign, or the arguments alone."""
+        sink = self._sink
+        stop = blanks(text, pos)
+        if stop > pos:
+            sink.keep(text[pos:stop])
+        if stop == len(text):
+            return stop
+        marker = self._plan.calls.at(text, stop, self._machine.closing)
+        if marker is WAIT:
+            return stop
+        if marker is not None and marker in self._plan.signs:
+            sink.keep(marker)
+            self._enter(marker)
+            return stop + len(marker)
+        if self._table.raw or text[stop] == "{" or (marker is not None and self._name in self._machine.tools):
+            self._begin_json()
+        else:
+            sink.note("rescue.header", self._name)
+            self._state, self._kind = State.BODY, "text"
+        return stop
+
+    def _read_inner(self, text: str, pos: int) -> int:
+        machine, inner = self._machine, self._inner
+        if inner is None:
+            self._state = State.LEAD
+            return pos
+        held = machine.run
+        pos = inner.run(text, pos)
+        if machine.run is not held:  # it has handed back
+            machine.hand(self)
+            self._state = State.LEAD
+            if self._sink.index == self._index:
+                self._sink.note("call.unnamed", self._name)
+                self._state = State.DROP
+        return pos
+
+    def _read_json(self, text: str, pos: int) -> int:
+        pos = self._json.run(text, pos)
+        if self._json.done:
+            self._state = State.LEAD
+        return pos
+
+    def _drop(self, text: str, pos: int) -> int:
+        """What is left of a body after its calls, or instead of one."""
+        start, stop = self._plan.marks.find(text, pos, self._machine.closing)
+        self._sink.keep(text[pos:start])
+        if stop < 0:
+            return start
+        self._state = State.LEAD
+        return start
+
+    def _verbatim(self, text: str, pos: int) -> int:
+        start, stop = self._plan.closes.find(text, pos, self._machine.closing)
+        if stop < 0:
+            self._sink.say("text", text[pos:start])
+            return start
+        self._sink.say("text", text[pos:stop])
+        self._state = State.LEAD
+        return stop
+
+
+STEPS: Final[dict[State, Callable[[ChannelsCodec, str, int], int]]] = {
+    State.LEAD: ChannelsCodec._lead,
+    State.HEADER: ChannelsCodec._read_header,
+    State.BODY: ChannelsCodec._body,
+    State.CALL: ChannelsCodec._call,
+    State.JSON: ChannelsCodec._read_json,
+    State.INNER: ChannelsCodec._read_inner,
+    State.DROP: ChannelsCodec._drop,
+    State.VERBATIM: ChannelsCodec._verbatim,
+}
