@@ -33,7 +33,10 @@ def escape(text: str) -> str:
     """`text` as it stands between the quotes of a JSON string; the escape of a whole is that of its pieces, joined."""
     if _UNSAFE.search(text) is None:
         return text
-    return _UNSAFE.sub(lambda found: _ESCAPES[found.group()], text)
+    try:
+        return msgspec.json.encode(text)[1:-1].decode()
+    except UnicodeEncodeError:  # a lone surrogate, which only the slow way passes on
+        return _UNSAFE.sub(lambda found: _ESCAPES[found.group()], text)
 
 
 def quote(text: str) -> str:

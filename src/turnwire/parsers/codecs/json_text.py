@@ -12,6 +12,8 @@ __all__ = ["JsonText", "lenient"]
 _DEPTH: Final = 200
 _OUTSIDE = re.compile(r"""["'{}\[\]()<TFN]""")
 _INSIDE: Final = {'"': re.compile(r'["\\\x00-\x1f]'), "'": re.compile(r"['\"\\\x00-\x1f]")}
+# The inside of a double-quoted string as far as it is plain JSON; possessive, so it never backtracks.
+_RUN = re.compile(r'[^"\\\x00-\x1f]*+(?:\\[^\x00-\x1f\'][^"\\\x00-\x1f]*+)*+')
 _CONTROL: Final = {chr(code): f"\\u{code:04x}" for code in range(32)} | {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _WORDS: Final = {"True": "true", "False": "false", "None": "null"}
 _CLOSES: Final = {"}": "{", "]": "[", ")": "["}
@@ -106,6 +108,11 @@ class JsonText:
             else:
                 out.append("\\" + char)
             return pos + 1
+        if self._quote == '"':
+            run = _RUN.match(text, pos)
+            if run is not None and run.end() > pos:
+                out.append(run.group())
+                return run.end()
         found = _INSIDE[self._quote].search(text, pos)
         if found is None:
             out.append(text[pos:])
