@@ -191,13 +191,16 @@ class _Probe:
         return text is not None and word in text
 
     def _text_with_calls(self, field: ReasoningField | None, args: Mapping[str, Any]) -> bool:
-        """Whether a turn with calls shows its text too, also beside a thought."""
+        """Whether a turn with calls shows its text too, in its own turn and also beside a thought."""
         word = mark("word")
         scene = self.cast.loop(word)
         if field is not None:
             scene[1] = with_thought(scene[1], field, mark("thought"))
         text = self.stage.show(scene, tools=[tool("alpha")], args=args)
-        return text is None or word in text if field is None else text is not None and word in text
+        if text is None:
+            return field is None
+        result = text.find(mark("result"))
+        return word in text and (result < 0 or text.find(word) < result)
 
     def _simple_schemas(self, tools: bool) -> bool:
         """Whether a tool with nested parameters is refused where a plain one is taken."""
