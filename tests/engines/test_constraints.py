@@ -12,7 +12,7 @@ from turnwire.engines.callforms import CALL_FORMS, CallForm
 from turnwire.engines.constraints import ConstraintPlan, plan_constraint
 from turnwire.engines.grammar import Grammar
 from turnwire.engines.interface import Capabilities
-from turnwire.parsers import Parser, Start, resolve
+from turnwire.parsers import Parser, Start, resolve, start_state
 from turnwire.turns import (
     Conversation,
     Message,
@@ -41,6 +41,9 @@ NOW = Tool(name="now", schema={"type": "object", "properties": {}})
 TOKENS = Capabilities(yields="tokens", guided=frozenset({"json_schema", "gbnf"}))
 SCHEMA_ONLY = Capabilities(yields="tokens", guided=frozenset({"json_schema"}))
 UNGUIDED = Capabilities(yields="tokens")
+
+
+HEADER = start_state("<|end|><|start|>assistant", resolve("harmony"))
 
 
 def conversation(mode: Any = "required", name: str | None = None, **more: Any) -> Conversation:
@@ -86,7 +89,7 @@ FORMS = [pytest.param(name, form, id=name) for name, form in CALL_FORMS.items()]
 def test_what_the_grammar_asks_for_is_what_the_parser_reads(name: str, form: CallForm) -> None:
     dialect = resolve(name)
     assert dialect.name == name
-    start = Start("header", "<|start|>assistant") if form.thought else Start()
+    start = HEADER if form.thought else Start()
     plan = plan_constraint(conversation(), dialect, TOKENS, start)
     accepts = language(plan).accepts
     for call in CALLS:
@@ -98,7 +101,7 @@ def test_what_the_grammar_asks_for_is_what_the_parser_reads(name: str, form: Cal
         assert (closed.name, json.loads(closed.arguments)) == call
         assert plan.check is not None
         assert plan.check.faults([(closed.name, closed.arguments)], "") == ()
-    assert accepts(write_turn(form, *CALLS))
+    assert accepts(write_turn(form, *CALLS)) is not form.single
     for wrong in (
         "",
         "I would rather talk.",
@@ -139,10 +142,9 @@ def test_thoughts_come_first_where_the_model_has_them() -> None:
     assert not may_think("<think>\nhm\n" + call)
     off = conversation(thinking=Thinking(mode="off"))
     assert not language(plan_constraint(off, resolve("qwen3"), TOKENS)).accepts("<think></think>" + call)
-    harmony = Start("header", "<|start|>assistant")
-    accepts = language(plan_constraint(conversation(), resolve("openai"), TOKENS, harmony)).accepts
+    accepts = language(plan_constraint(conversation(), resolve("harmony"), TOKENS, HEADER)).accepts
     thought = "<|channel|>analysis<|message|>I need it.<|end|><|start|>assistant"
-    assert accepts(thought + write_turn(CALL_FORMS["openai"], CALLS[0]))
+    assert accepts(thought + write_turn(CALL_FORMS["harmony"], CALLS[0]))
 
 
 def test_strict_tools_leave_prose_free_and_calls_held() -> None:
@@ -182,6 +184,10 @@ def test_structured_output() -> None:
     assert "JSON" in plan.check.faults([], "three")[0]
     loose = conversation("auto", tools=(), format=OutputFormat(kind="json_object"))
     assert language(plan_constraint(loose, resolve("hermes"), TOKENS)).accepts('{"any": [1, null, {"x": "y"}]}')
+    headed = language(plan_constraint(wish, resolve("harmony"), TOKENS, HEADER)).accepts
+    assert headed('<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>{"n": 3}')
+    assert not headed('{"n": 3}')
+    assert plan_constraint(wish, resolve("harmony"), SCHEMA_ONLY, HEADER).prefill == "<|channel|>final<|message|>"
     both = conversation("auto", format=OutputFormat(kind="json_schema", schema=ANSWER))
     accepts = language(plan_constraint(both, resolve("hermes"), TOKENS)).accepts
     assert accepts('{"n": 1}')
@@ -207,9 +213,9 @@ def test_an_engine_that_knows_only_schemas_gets_the_text_around_them() -> None:
     assert (answer.prefill, answer.suffix) == ("</think>\n\n", "")
 
 
-@pytest.mark.parametrize("name", ["hermes", "llama3_json", "nemotron_deci", "deepseek_v3", "internlm2", "openai"])
+@pytest.mark.parametrize("name", ["hermes", "llama3_json", "nemotron_deci", "deepseek_v3", "internlm2", "harmony"])
 def test_prefill_output_and_suffix_make_one_call(name: str) -> None:
-    start = Start("header", "<|start|>assistant") if name == "openai" else Start()
+    start = HEADER if name == "harmony" else Start()
     plan = plan_constraint(conversation("named", "read_file"), resolve(name), SCHEMA_ONLY, start)
     parser = Parser(resolve(name), (READ, NOW), start)
     events = [

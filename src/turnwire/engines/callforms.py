@@ -25,14 +25,17 @@ class Tagged(msgspec.Struct, frozen=True):
 
 class CallForm(msgspec.Struct, frozen=True, kw_only=True):
     """One family's calls. `section` stands around all calls of a turn, `head` and `tail` around one's arguments,
-    `between` two calls. `thought` is how a thought before them is written where the family routes by headers."""
+    `between` two calls, unless a turn ends with each (`single`). Where the family routes by headers, `thought` is how
+    a thought before them is written, and `answer` the header of plain text."""
 
     head: str
     tail: str
     section: tuple[str, str] = ("", "")
     between: str = ""
     arguments: Tagged | None = None
+    single: bool = False
     thought: tuple[str, str, str] | None = None
+    answer: str = ""
 
     @property
     def opener(self) -> str:
@@ -143,10 +146,12 @@ CALL_FORMS: dict[str, CallForm] = {
     "kimi_k2": _KIMI_K2,
     "kimi_k2_5": _KIMI_K2,
     "mistral": CallForm(head="[TOOL_CALLS]{name}[ARGS]", tail=""),
-    "openai": CallForm(
+    "harmony": CallForm(
         head="<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>",
         tail="",
+        single=True,
         thought=("<|channel|>analysis<|message|>", "<|end|>", "<|start|>assistant"),
+        answer="<|channel|>final<|message|>",
     ),
     "qwen3_coder": _qwen_xml(),
     "nemotron_v3": _qwen_xml(),

@@ -160,10 +160,10 @@ class _Writer:
         headed = self._start.state == "header"
         if (form is None and demand.tools) or (headed and (form is None or form.thought is None)):
             return None
-        if headed and demand.format is not None:
-            return None
         calls = self._calls(grammar, form) if form is not None and demand.tools else None
         answer = grammar.json(demand.format_schema, "answer") if demand.format is not None else None
+        if answer is not None and headed and form is not None:
+            answer = f"{literal(form.answer)} {answer}"
         if demand.must_call:
             body = calls
         elif answer is not None:
@@ -192,7 +192,8 @@ class _Writer:
         calls = [grammar.rule(f"call-{tool.name}", self._call(grammar, form, tool)) for tool in self._demand.tools]
         call = calls[0] if len(calls) == 1 else grammar.rule("call", " | ".join(calls))
         between = f"{literal(form.between)} " if form.between else ""
-        more = f" ({between}{call}){{0,{_MOST_CALLS - 1}}}" if self._demand.several else ""
+        several = self._demand.several and not form.single
+        more = f" ({between}{call}){{0,{_MOST_CALLS - 1}}}" if several else ""
         around = [literal(part) if part else "" for part in form.section]
         return grammar.rule("calls", f"{around[0]} {call}{more} {around[1]}".strip())
 
