@@ -217,8 +217,9 @@ class _Writer:
         if self._start.state == "header" and (form is None or form.thought is None):
             return None
         if demand.format is not None and not demand.tools:
+            header = form.answer if form is not None and self._start.state == "header" else ""
             return ConstraintPlan(
-                constraint=Constraint(json_schema=demand.format_schema), prefill=self._close_thought()
+                constraint=Constraint(json_schema=demand.format_schema), prefill=header or self._close_thought()
             )
         if not demand.must_call or form is None:
             return None
