@@ -15,7 +15,6 @@ NOTES: Final[dict[str, str]] = {
     "call.duplicate_argument": "an argument was given twice; the last one counts",
     "call.id_inferred": "the call's header named no tool; the only tool whose schema fits was taken",
     "reasoning.stray_closer": "a reasoning closer without an open thought was left out",
-    "reasoning.repeated_opener": "a reasoning opener inside an open thought was left out",
     "rescue.bare_json": "a call written as plain or fenced JSON was accepted: tool and arguments fit",
     "rescue.call_in_reasoning": "a call began inside an unclosed thought; the thought was closed before it",
     "rescue.control_character": "a raw control character inside a JSON string was escaped",
