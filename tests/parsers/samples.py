@@ -157,6 +157,13 @@ SAMPLES: dict[str, str] = {
         '{"path": "a", "count": 3}<|call|><|start|>assistant to=functions.ls<|channel|>commentary json<|message|>{}'
         "<|call|><|start|>assistant<|channel|>final<|message|>Done.<|return|>"
     ),
+    "muse_glimmer": (
+        " to=self<|message|>Plan.<|eom|><|start|>assistant to=user<|message|>On it.<|eom|><|start|>assistant to=edit"
+        '<|message|><atem:function_calls>\n<atem:invoke name="edit">\n<atem:parameter name="path">src/a'
+        '</atem:parameter>\n<atem:parameter name="count">3</atem:parameter>\n</atem:invoke>\n</atem:function_calls>'
+        '<|eom|><|start|>assistant to=ls<|message|><atem:function_calls>\n<atem:invoke name="ls.ls">\n</atem:invoke>\n'
+        "</atem:function_calls><|eom|><|start|>assistant to=user<|message|>Done.<|eot|>"
+    ),
     "think": "<think>Plan.</think>On it. Done.",
     "plain": "On it. Done.",
 }

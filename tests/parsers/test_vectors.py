@@ -23,6 +23,7 @@ COMPLETE = "the arguments were complete when the output ended or the section clo
 CUT = "a call cut inside a value must not be dispatched"
 REASONED = "reasoning is reported as reasoning; moving it into the answer is a wish of one server's settings"
 HIDDEN = "the call stage is not exercised, yet the markup is expected to vanish"
+PIPELINE = "framing is kept as text for a second stage of the peer's pipeline, though the message is to the user"
 UNROUTED = "text without a channel is shown as text; these peers drop it"
 JUDGED_WRONG: dict[str, str] = {
     "deepseek_v3-e1a20052dc": BETWEEN,
@@ -37,6 +38,9 @@ JUDGED_WRONG: dict[str, str] = {
     "kimi_k2-3f358721fe": COMPLETE,
     "phi4_mini-d5b20acdac": COMPLETE,
     "gpt_oss-63cc596ab6": COMPLETE,
+    "muse_glimmer-992da3feb6": PIPELINE,
+    "muse_glimmer-be0c1d8a1a": PIPELINE,
+    "muse_glimmer-fb08f5c49b": PIPELINE,
     "gpt_oss-7f9dcd7cd3": COMPLETE,
     "gpt_oss-b26c929d73": UNROUTED,
     "gpt_oss-c2c98b64e5": UNROUTED,

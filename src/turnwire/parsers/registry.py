@@ -81,10 +81,12 @@ def resolve(name: str, reasoning: str | None = None, *, fenced: bool = False) ->
         raise UnknownDialect(name, _close(name, known))
     if fenced and FENCED not in dialect.calls:
         dialect = replace(dialect, calls=(*dialect.calls, FENCED))
-    if reasoning is None or normalise(reasoning) == normalise(name):
+    if reasoning is None or normalise(reasoning) == normalise(name) or known.get(normalise(reasoning)) == dialect:
         return dialect
     if normalise(reasoning) == "none":
         return dialect.without_reasoning()
+    if dialect.router is not None:
+        raise UnknownDialect(reasoning, (dialect.name,), f"reasoning dialect to go with {dialect.name}")
     other = _reasoning_names().get(normalise(reasoning))
     if other is None:
         raise UnknownDialect(reasoning, _close(reasoning, _reasoning_names()), "reasoning dialect")

@@ -10,10 +10,13 @@ from turnwire.parsers.sink import is_json
 if TYPE_CHECKING:
     from turnwire.parsers.machine import Machine
 
-__all__ = ["JSON_TEXT", "Arguments"]
+__all__ = ["JSON_TEXT", "QUOTED", "Arguments"]
 
 JSON_TEXT = Shape(frozenset({"json"}))
 """A value the format itself declares to be JSON."""
+
+QUOTED = Shape(frozenset({"quoted string"}))
+"""A string that may be written as a JSON string or as it is."""
 
 _NULLABLE = frozenset({"string", "null"})
 
@@ -81,18 +84,30 @@ class Arguments:
         if self.streaming:
             self._sink.argue(escape(value), raw)
             return
+        led = any(piece.strip() for piece in self._value[:1])
         self._value.append(value)
         self._sink.keep(raw)
+        if self._shape is QUOTED and not led and not self._wrap:
+            self._value = ["".join(self._value)]
+            if self._value[0].strip() and self._value[0].lstrip()[0] != '"':
+                self._stream()
         if self._shape.types == _NULLABLE and not self._shape.strings and not self._wrap:
             text = "".join(self._value)
             if not "null".startswith(text.lstrip()) and text.strip() != "null":
-                self.streaming = True
-                self._value = []
-                self._sink.argue('"' + escape(text), "")
+                self._stream()
+
+    def _stream(self) -> None:
+        """The value is a string after all: pass on what was held, and stream from now on."""
+        self.streaming = True
+        self._sink.argue('"' + escape("".join(self._value)), "")
+        self._value = []
 
     def typed(self) -> str:
         """The value so far as JSON text."""
         text = "".join(self._value)
+        if self._shape is QUOTED:
+            bare = text.strip()
+            return bare if bare[:1] == '"' and is_json(bare) else quote(text)
         if self._shape is not JSON_TEXT:
             return write(text, self._shape)
         bare = text.strip()

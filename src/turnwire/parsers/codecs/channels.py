@@ -405,8 +405,8 @@ class ChannelsCodec:
             return start
         marker = text[start:stop]
         part = plan.parts[marker]
-        if sink.quoted():
-            sink.say(self._kind, marker)
+        if sink.kind is not None and not sink.space and sink.last[-1:] == "`":
+            sink.say(self._kind, marker)  # quoted
         elif part is Part.CLOSE:
             sink.close_prose(marker)
             self._state = State.LEAD

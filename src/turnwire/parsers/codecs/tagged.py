@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from turnwire.parsers.codecs.arguments import JSON_TEXT, Arguments
+from turnwire.parsers.codecs.arguments import JSON_TEXT, QUOTED, Arguments
 from turnwire.parsers.codecs.json_text import JsonText
 from turnwire.parsers.codecs.tags import FOLLOWERS, State, Tag, plan_of, read_attribute
 from turnwire.parsers.dialect import Codec, Sign
@@ -36,7 +36,8 @@ class Tagged:
     name. `bare`: calls without a section are believed when the tool is offered. `json_body`: a call's body may be one
     JSON object. `loose_open` are misspelt openers accepted inside a section, `wrong_close` closers of other formats
     accepted where a parameter must end. `unwraps`: a lone parameter of this name that the schema does not have, with
-    an object that fits the schema, is the arguments themselves."""
+    an object that fits the schema, is the arguments themselves. `guess`: a value that the schema does not type is JSON
+    if it can be, and a string may stand in quotes. `doubled`: the name may be written twice, `name.name`."""
 
     call_open: tuple[str, ...]
     call_close: tuple[str, ...]
@@ -56,6 +57,8 @@ class Tagged:
     unwraps: tuple[str, ...] = ()
     loose_open: tuple[str, ...] = ()
     wrong_close: tuple[str, ...] = ()
+    guess: bool = False
+    doubled: bool = False
 
     @property
     def signs(self) -> tuple[Sign, ...]:
@@ -122,7 +125,8 @@ class TaggedCodec:
     def finish(self) -> None:
         """The end of the output: a value that has its closer is complete, any other is cut."""
         sink = self._sink
-        if self._state is State.AFTER and self._closer is not Tag.PARAM_OPEN:
+        certain = self._closer is Tag.PARAM_CLOSE or (self._closer is not Tag.PARAM_OPEN and not self._machine.cut)
+        if self._state is State.AFTER and certain:
             self._end_value()
         state = self._state
         if state in (State.SECTION, State.NAME, State.OUT):
@@ -209,6 +213,9 @@ class TaggedCodec:
             name = read_attribute(header, table.name_attribute) or ""
         else:
             name = header.rstrip("/ ").strip(_QUOTES) if closed else header.strip(_QUOTES)
+        half = len(name) // 2
+        if table.doubled and name not in machine.tools and name[half:] == "." + name[:half]:
+            name = name[:half]
         if _NAME.fullmatch(name) is None or not (machine.believed or name in machine.tools):
             self._break_off("call.unnamed")
             return pos
@@ -315,6 +322,8 @@ class TaggedCodec:
             shape = STRING if shape.types is None or "string" in shape.types else shape
         elif stated is not None:
             shape = JSON_TEXT if stated == "false" else Shape(frozenset({stated}))
+        if table.guess:
+            shape = JSON_TEXT if shape.types is None else QUOTED if shape.types == STRING.types else shape
         self._args.open(key, shape, raw)
         self._nested = self._nested_calls = 0
         self._skip = table.newlines != "none"

@@ -18,6 +18,7 @@ PEOPLE: Final = frozenset({"assistant", "user", "all", "system", "developer"})
 GLUED: Final = ("json", "code", "commentary", "analysis", "final")
 
 _CHANNEL = re.compile(r"(?:<\|channel\|>|^assistant)[^A-Za-z<]*(analysis|commentary|final)")
+_NOISE = re.compile(r"<\|channel\|>\s*[^\sA-Za-z<]")
 _RECIPIENT = re.compile(r"to=([^\s<]+)")
 _CONSTRAINT = re.compile(r"<\|constrain\|>\s*([A-Za-z]+)")
 _ROLE = re.compile(r"\s*([^\s<]*)")
@@ -31,7 +32,9 @@ def route(header: Header) -> Route | None:
     role = _ROLE.match(text)
     speaker = "" if role is None or role[1].startswith("to=") else role[1]
     recipients = [name for name in _RECIPIENT.findall(text) if name not in PEOPLE]
-    broken = len(channels) != 1 or speaker not in ("", "assistant") or len(recipients) > 1
+    broken = (
+        len(channels) != 1 or _NOISE.search(text) is not None or speaker not in ("", "assistant") or len(recipients) > 1
+    )
     if recipients:
         name, clean = _tool(recipients[-1], header)
         return Route("call", name, broken or not clean) if name else Route("drop")

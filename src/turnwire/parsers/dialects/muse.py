@@ -1,0 +1,60 @@
+"""Muse Glimmer (ATEM): messages addressed to the model itself, to the user, or to a tool, with tagged arguments."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from turnwire.parsers.codecs.channels import Channels, Header, Route
+from turnwire.parsers.codecs.tagged import Tagged
+from turnwire.parsers.dialect import Dialect
+
+__all__ = ["DIALECTS"]
+
+PEOPLE: Final = {"self": Route("reasoning"), "user": Route("text")}
+
+_HEADER = re.compile(r"\s*(?:assistant)?\s*(?:to=(?P<name>[^\s<]+))?\s*")
+
+
+def route(header: Header) -> Route | None:
+    """The recipient decides; a message without one is for the user."""
+    found = _HEADER.fullmatch(header.text)
+    if found is None:
+        return Route("text", "", True)
+    name = found["name"]
+    if name is None:
+        return Route("text", "", True)
+    return PEOPLE.get(name) or Route("call", name)
+
+
+ATEM = Tagged(
+    sections=(("<atem:function_calls>", "</atem:function_calls>"),),
+    call_open=("<atem:invoke",),
+    call_close=("</atem:invoke>",),
+    param_open=("<atem:parameter",),
+    param_close=("</atem:parameter>",),
+    name_attribute="name",
+    key_attribute="name",
+    guess=True,
+    doubled=True,
+)
+
+DIALECTS = (
+    Dialect(
+        name="muse_glimmer",
+        router=Channels(
+            opens=("<|start|>",),
+            bodies=("<|message|>",),
+            closes=("<|eom|>", "<|eot|>"),
+            rule=route,
+            hints=("to=", "assistant"),
+            hopeless=r"(?!(?:assistant)?\s*(?:t|to|to=\S*)?\Z)",
+            lead_in=r"\s{0,4}(?:assistant)?\s{0,4}(?:to=[^\s<]{1,128})?",
+            breaks=("reasoning",),
+            calls=ATEM,
+            raw=False,
+        ),
+        aliases=("muse",),
+        reasoning_aliases=("muse",),
+    ),
+)
