@@ -71,6 +71,11 @@ BUNDLES: dict[str, Bundle] = _table(
     Bundle("node", "npm", ("node@24.21.0",), "node"),
     Bundle("claude", "npm", ("@anthropic-ai/claude-code@2.1.325",), "claude"),
     Bundle("codex", "npm", ("@openai/codex@0.166.0",), "codex"),
+    # Codex changes its requests often; these stand for the generations that are still in use.
+    Bundle("codex-0.160", "npm", ("@openai/codex@0.160.0",), "codex"),
+    Bundle("codex-0.150", "npm", ("@openai/codex@0.150.0",), "codex"),
+    Bundle("codex-0.142", "npm", ("@openai/codex@0.142.3",), "codex"),
+    Bundle("codex-0.100", "npm", ("@openai/codex@0.100.0",), "codex"),
     Bundle("opencode", "npm", ("opencode-ai@1.18.33",), "opencode"),
     Bundle("pi", "npm", ("@earendil-works/pi-coding-agent@0.87.1",), "pi"),
     Bundle("qwen", "npm", ("@qwen-code/qwen-code@0.24.4",), "qwen"),

@@ -56,7 +56,7 @@ class Sandbox:
 
     def environment(self, **more: str) -> dict[str, str]:
         """Nothing of the caller's but a path; every proxy leads nowhere, so that outside traffic fails at once."""
-        commands = [str(b.executable.parent) for b in self._bundles.values() if b.kind == "npm" and b.command]
+        commands = [str(b.executable.parent) for b in self._bundles.values() if b.name == b.command]
         nowhere = "http://127.0.0.1:9"
         return {
             "PATH": os.pathsep.join([*commands, "/usr/local/bin", "/usr/bin", "/bin"]),
@@ -105,6 +105,10 @@ class Sandbox:
         finally:
             _kill(process)
         return Finished(process.returncode, out, err, time.monotonic() - started)
+
+    def executable(self, bundle: str) -> str:
+        """The command of a bundle that is not on the path: an older version."""
+        return str(self._bundles[bundle].executable)
 
     def python(self, bundle: str, driver: str, *arguments: str, timeout: float = 60, **env: str) -> Finished:
         """Run a driver with the Python of a bundle."""

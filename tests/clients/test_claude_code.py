@@ -234,6 +234,16 @@ def test_tool_search_keeps_the_prefix(serve: Serve, claude: Any) -> None:
     assert '"CronList"' in added
 
 
+def test_dispatch_when_asked_for(serve: Serve, claude: Any) -> None:
+    gateway = serve(*TWO_TURNS)
+    done = claude(gateway)("Run echo hello", ANTHROPIC_CUSTOM_HEADERS="x-turnwire-dispatch: 1")
+    succeeded(done, "The command printed hello.")
+    events = gateway.turns()[0].events
+    (dispatched,) = [sent.data for sent in events if sent.event == "tool_call_dispatch"]
+    assert dispatched["type"] == "tool_call_dispatch"
+    prefix_held(gateway.records(2))
+
+
 def test_an_engine_that_dies_in_mid_stream(serve: Serve, claude: Any) -> None:
     shared = ("--seal-key", "one key for all replicas")
     dying = serve(
@@ -288,6 +298,6 @@ def test_the_windows_end_leads_to_compaction_and_on(serve: Serve, claude: Any) -
     # The compaction request (all but the newest turn, which is kept) continues the old prefix; what follows it is a
     # new, shorter conversation.
     prefix_held([records[0], records[1]])
-    prefix_held([records[0], records[3]])
+    assert records[3].prompt_text.startswith(records[0].prompt_text + records[0].output_text)
     assert records[4].prompt_tokens < records[3].prompt_tokens
     assert "MARK-7" in records[4].prompt_text

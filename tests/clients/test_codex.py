@@ -93,9 +93,9 @@ class Codex:
         )
         return self
 
-    def run(self, *arguments: str, timeout: float = 90) -> Finished:
+    def run(self, *arguments: str, command: str = "codex", timeout: float = 90) -> Finished:
         env = self.sandbox.environment(CODEX_HOME=str(self.home), GW_API_KEY="sk-test")
-        return self.sandbox.run(["codex", *arguments], env=env, timeout=timeout)
+        return self.sandbox.run([command, *arguments], env=env, timeout=timeout)
 
     def turns(self, *prompts: str, timeout: float = 90) -> Finished:
         """Several user turns in one process."""
@@ -175,6 +175,21 @@ def test_two_turns_with_a_tool(serve: Serve, codex: Any) -> None:
         assert usage["input_tokens"] == record.prompt_tokens == count_tokens(record.prompt_text)
         assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
     assert done.rows[-1]["usage"]["input_tokens"] == sum(record.prompt_tokens for record in records)
+
+
+@pytest.mark.parametrize("version", ["0.160", "0.150", "0.142", "0.100"])
+def test_two_turns_with_older_versions(serve: Serve, codex: Any, sandbox: Sandbox, version: str) -> None:
+    """Older ones put their prompt elsewhere, send other ids and other headers; they do not know our model."""
+    gateway = serve(*TWO_TURNS)
+    command = sandbox.executable(f"codex-{version}")
+    arguments = ("exec", "--skip-git-repo-check", "--json", "-C", str(sandbox.workspace), "Run echo hello.")
+    done = codex(gateway, catalog=None).run(*arguments, command=command)
+    assert done.code == 0, str(done)
+    assert [item["aggregated_output"] for item in items(done, "command_execution")] == ["hello\n"]
+    assert items(done, "agent_message")[-1]["text"] == "The command printed hello."
+    first, second = gateway.turns()
+    assert thoughts(input_items(second, "reasoning")) == thoughts(done_items(first))
+    prefix_held(gateway.records(2))
 
 
 def test_a_patch_on_a_real_file(serve: Serve, codex: Any, sandbox: Sandbox) -> None:

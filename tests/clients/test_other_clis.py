@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from turnwire.harness import HARNESSES, Endpoint
+from turnwire.harness.session import write_files
 
 from .conftest import Serve
 from .outputs import call, line, thought
@@ -67,6 +71,26 @@ def test_opencode(serve: Serve, sandbox: Sandbox, api: str) -> None:
     assert done.code == 0, str(done)
     assert "The command printed hello." in done.stdout
     prefix_held(conversation(gateway))
+
+
+@pytest.mark.parametrize("form", ["", "delta"])
+def test_opencode_with_dispatch(serve: Serve, sandbox: Sandbox, form: str) -> None:
+    """opencode breaks on events it does not know: it gets none unasked, and the safe form when it asks for that."""
+    gateway = serve(
+        line(thought("A title."), "Greeting", match="title"), *task("bash", command="echo he''llo", description="say")
+    )
+    endpoint = Endpoint(gateway.url, gateway.model, "sk-test", 131072, 8192, "chat")
+    home = sandbox.home / "opencode"
+    plan = HARNESSES["opencode"].plan(endpoint, home, ("run", "--format", "json", "Run echo hello"))
+    config = json.loads(plan.files["opencode.json"])
+    config["provider"]["turnwire"]["options"]["headers"] = {"x-turnwire-dispatch": form} if form else {}
+    write_files(replace(plan, files={"opencode.json": json.dumps(config)}), home)
+    done = sandbox.run(plan.command, env=sandbox.environment(**plan.env), timeout=120)
+    assert done.code == 0, str(done)
+    assert "The command printed hello." in done.stdout
+    sent = next(e for e in gateway.turns() if e.json.get("tools")).events
+    assert not [event for event in sent if event.event]
+    assert any("dispatch" in json.dumps(event.data) for event in sent) == bool(form)
 
 
 @pytest.mark.parametrize("api", APIS)
