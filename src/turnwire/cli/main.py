@@ -10,7 +10,9 @@ import click
 import turnwire
 
 from .codex_catalog import codex_catalog
+from .doctor import doctor
 from .fetch_model import fetch_model
+from .keys import keys
 from .launch import launch
 from .models import models
 from .parse import dialects_command, parse
@@ -30,7 +32,7 @@ def version() -> None:
     click.echo(turnwire.__version__)
 
 
-for command in (serve, models, fetch_model, launch, codex_catalog, parse, dialects_command):
+for command in (serve, models, fetch_model, launch, codex_catalog, parse, dialects_command, doctor, keys):
     main.add_command(command)
 
 if __name__ == "__main__":

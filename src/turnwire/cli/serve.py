@@ -6,39 +6,58 @@ import ipaddress
 import logging
 import os
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import click
 
-__all__ = ["serve"]
+__all__ = ["gateway_options", "serve"]
+
+
+_OPTIONS = (
+    click.option("--host", help="Address to listen on.  [default: 127.0.0.1]"),
+    click.option("--port", type=int, help="Port to listen on; 0 picks a free one.  [default: 8000]"),
+    click.option("--model", help="Model id to serve, a .gguf file, or a folder."),
+    click.option("--alias", multiple=True, help="Another id that means the same model; may be given several times."),
+    click.option(
+        "--engine", help="embedded, scripted:FILE, vllm:URL, sglang:URL, trtllm:URL, llamacpp:URL, openai:URL."
+    ),
+    click.option("--dialect", help="How the model writes; `auto` finds out and says why."),
+    click.option("--reasoning", help="Another dialect's reasoning markers, combined with --dialect's tool calls."),
+    click.option("--template", help="Chat template file (Jinja)."),
+    click.option("--tokenizer", help="tokenizer.json, or a folder that holds one."),
+    click.option("--profiles", help="A file of model profiles that extends the built-in ones."),
+    click.option("--window", type=int, help="Context window in tokens, where the engine does not tell."),
+    click.option(
+        "--history-thinking",
+        type=click.Choice(["keep", "model", "drop"]),
+        help="Which thoughts of earlier user turns the model reads again.",
+    ),
+    click.option("--seal-key", help="Key of the sealed turns (any text); the same on all replicas."),
+    click.option("--seal-key-file", help="File that holds the key; made if it does not exist."),
+    click.option("--store", help="Where turns and responses are kept: memory, sqlite:FILE, redis://HOST:PORT/0."),
+    click.option("--keys", help="TOML file of API keys; when given, nobody gets in without one."),
+    click.option(
+        "--allow-anonymous", is_flag=True, default=None, help="Listen beyond loopback although no key is set."
+    ),
+    click.option("--record", help="Folder that gets one JSON line per turn, payloads included."),
+    click.option(
+        "--enable-streaming-tool-dispatch", is_flag=True, default=None, help="tool_call_dispatch for everybody."
+    ),
+    click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"])),
+    click.option("--config", type=click.Path(), help="TOML file with the same names as the flags."),
+)
+
+
+def gateway_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The flags that say what a gateway is; shared by the commands that make one."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
 
 
 @click.command()
-@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
-@click.option("--port", type=int, help="Port to listen on; 0 picks a free one.  [default: 8000]")
-@click.option("--model", help="Model id to serve, a .gguf file, or a folder.")
-@click.option("--alias", multiple=True, help="Another id that means the same model; may be given several times.")
-@click.option("--engine", help="embedded, scripted:FILE, vllm:URL, sglang:URL, trtllm:URL, llamacpp:URL, openai:URL.")
-@click.option("--dialect", help="How the model writes; `auto` finds out and says why.")
-@click.option("--reasoning", help="Another dialect's reasoning markers, combined with --dialect's tool calls.")
-@click.option("--template", help="Chat template file (Jinja).")
-@click.option("--tokenizer", help="tokenizer.json, or a folder that holds one.")
-@click.option("--profiles", help="A file of model profiles that extends the built-in ones.")
-@click.option("--window", type=int, help="Context window in tokens, where the engine does not tell.")
-@click.option(
-    "--history-thinking",
-    type=click.Choice(["keep", "model", "drop"]),
-    help="Which thoughts of earlier user turns the model reads again.",
-)
-@click.option("--seal-key", help="Key of the sealed turns (any text); the same on all replicas.")
-@click.option("--seal-key-file", help="File that holds the key; made if it does not exist.")
-@click.option("--store", help="Where turns and responses are kept: memory, sqlite:FILE.")
-@click.option("--keys", help="TOML file of API keys; when given, nobody gets in without one.")
-@click.option("--allow-anonymous", is_flag=True, default=None, help="Listen beyond loopback although no key is set.")
-@click.option("--record", help="Folder that gets one JSON line per turn, payloads included.")
-@click.option("--enable-streaming-tool-dispatch", is_flag=True, default=None, help="tool_call_dispatch for everybody.")
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]))
-@click.option("--config", type=click.Path(), help="TOML file with the same names as the flags.")
+@gateway_options
 def serve(config: str | None, **flags: Any) -> None:
     """Run the gateway. Flags override the config file, which overrides TURNWIRE_* variables."""
     from turnwire.gateway.assembly import AssemblyError
@@ -57,9 +76,33 @@ def serve(config: str | None, **flags: Any) -> None:
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
     listener = _listen(settings.host, settings.port)
     try:
-        run(settings, listener)
+        run(settings, listener, _LoadBar())
     except (AssemblyError, KeysError) as error:
         raise click.ClickException(str(error)) from None
+
+
+class _LoadBar:
+    """A progress bar on standard error that exists only while a model is downloaded."""
+
+    def __init__(self) -> None:
+        self._bars: Any = None
+        self._tasks: dict[str, Any] = {}
+
+    def __call__(self, label: str, done: int, total: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+        if self._bars is None:
+            columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+            self._bars = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bars.start()
+        if label not in self._tasks:
+            self._tasks[label] = self._bars.add_task(label, total=total)
+        self._bars.update(self._tasks[label], completed=done)
+        if done >= total:
+            self._bars.stop()
+            self._bars = None
+            self._tasks.clear()
 
 
 def _is_loopback(host: str) -> bool:

@@ -6,11 +6,15 @@ Promise: what was chosen and why is logged; what cannot be used is an AssemblyEr
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeAlias
 
+from turnwire.engines.downloads import Progress
 from turnwire.engines.embedded import EmbeddedEngine
 from turnwire.engines.interface import Engine, EngineError, EngineInfo
+from turnwire.engines.script import ScriptError
 from turnwire.engines.spec import EngineSpec, SpecError, create_engine, parse_spec
 from turnwire.parsers import Dialect, UnknownDialect, detect, resolve
 from turnwire.profiles import Profile, ProfileError, load_book
@@ -39,31 +43,26 @@ class AssemblyError(Exception):
     """A gateway that cannot be put together; the message says what to change."""
 
 
-async def assemble(settings: Settings) -> ModelRuntime:
-    """Start the engines and put the model together."""
+async def assemble(settings: Settings, progress: Progress | None = None) -> ModelRuntime:
+    """Start the engines and put the model together. `progress` is told of downloads."""
     try:
-        return await _assemble(settings)
-    except (SpecError, SourceError, UnknownDialect, SealKeyError, ProfileError) as error:
+        specs = [parse_spec(text) for text in settings.engine.split(",")]
+        if len({spec.kind for spec in specs}) > 1:
+            raise AssemblyError("All engines of one model must be of one kind.")
+        begin = _STARTERS.get(specs[0].kind, _behind_prompts)
+        engine, info, source = await begin(specs, settings, progress)
+        try:
+            return _assembled(settings, engine, info, source)
+        except BaseException:
+            await engine.close()
+            raise
+    except (SpecError, SourceError, UnknownDialect, SealKeyError, ProfileError, ScriptError) as error:
         raise AssemblyError(str(error)) from None
     except EngineError as error:
         raise AssemblyError(f"The engine {settings.engine} cannot be used: {error.message}") from None
 
 
-async def _assemble(settings: Settings) -> ModelRuntime:
-    specs = [parse_spec(text) for text in settings.engine.split(",")]
-    kinds = {spec.kind for spec in specs}
-    if len(kinds) > 1:
-        raise AssemblyError("All engines of one model must be of one kind.")
-    if specs[0].kind == "embedded":
-        engine, info, source = await _embedded(specs[0], settings)
-    else:
-        source = find_source(
-            settings.model,
-            tokenizer=settings.tokenizer,
-            template=settings.template,
-            builtin=specs[0].kind in ("scripted", "openai"),
-        )
-        engine, info = await _start(specs, source, settings)
+def _assembled(settings: Settings, engine: Engine, info: EngineInfo, source: PromptSource) -> ModelRuntime:
     for warning in info.warnings:
         log.warning("%s: %s", info.name, warning)
     model_id = _model_id(settings, info)
@@ -101,20 +100,47 @@ def _turn_store(settings: Settings) -> TurnStore:
     return SQLiteTurnStore(f"{path}.turns") if kind == "sqlite" else MemoryTurnStore()
 
 
-async def _start(specs: list[EngineSpec], source: PromptSource, settings: Settings) -> tuple[Engine, EngineInfo]:
+Started: TypeAlias = tuple[Engine, EngineInfo, PromptSource]
+
+
+async def _behind_prompts(specs: list[EngineSpec], settings: Settings, progress: Progress | None) -> Started:
+    """Engines that need the tokenizer before they start."""
+    builtin = specs[0].kind in ("scripted", "openai")
+    source = find_source(settings.model, tokenizer=settings.tokenizer, template=settings.template, builtin=builtin)
     engines = [create_engine(spec, source.tokenizer, window=settings.window) for spec in specs]
-    workers = [Worker(engine, str(spec)) for engine, spec in zip(engines, specs, strict=True)]
-    pool = WorkerPool(workers, source.tokenizer, _limits(settings))
-    return pool, await pool.start()
+    pool = _pool(specs, engines, source, settings)
+    return pool, await pool.start(), source
 
 
-async def _embedded(spec: EngineSpec, settings: Settings) -> tuple[Engine, EngineInfo, PromptSource]:
-    engine = EmbeddedEngine(spec.target or settings.model)
+async def _before_prompts(specs: list[EngineSpec], settings: Settings, progress: Progress | None) -> Started:
+    """Engines that say which model they serve, where the operator does not."""
+    model = settings.model
+    if model is None and settings.tokenizer is None:
+        scout = create_engine(specs[0], None)
+        try:
+            model = (await scout.start()).model
+        finally:
+            await scout.close()
+    source = find_source(model, tokenizer=settings.tokenizer, template=settings.template, builtin=False)
+    pool = _pool(specs, [create_engine(spec, None, window=settings.window) for spec in specs], source, settings)
+    return pool, await pool.start(), source
+
+
+async def _embedded(specs: list[EngineSpec], settings: Settings, progress: Progress | None) -> Started:
+    """The model in this process: everything comes from its file."""
+    engine = EmbeddedEngine(specs[0].target or settings.model, progress=progress)
     info = await engine.start()
     path = str(engine.model_path)
     source = find_source(path, tokenizer=settings.tokenizer, template=settings.template, builtin=True)
-    pool = WorkerPool([Worker(engine, "embedded")], source.tokenizer, _limits(settings))
-    return pool, info, source
+    return _pool(specs, [engine], source, settings), info, source
+
+
+_STARTERS = {"embedded": _embedded, "vllm": _before_prompts}
+
+
+def _pool(specs: list[EngineSpec], engines: Sequence[Engine], source: PromptSource, settings: Settings) -> WorkerPool:
+    workers = [Worker(engine, str(spec)) for engine, spec in zip(engines, specs, strict=True)]
+    return WorkerPool(workers, source.tokenizer, _limits(settings))
 
 
 def _limits(settings: Settings) -> PoolLimits:
@@ -130,9 +156,7 @@ def _template(source: PromptSource) -> ChatTemplate:
     return ChatTemplate(source.template, {"bos_token": source.bos, "eos_token": source.eos}, clock=clock)
 
 
-def _dialect(
-    settings: Settings, model_id: str, profile: Profile | None, source: PromptSource
-) -> tuple[Dialect, str]:
+def _dialect(settings: Settings, model_id: str, profile: Profile | None, source: PromptSource) -> tuple[Dialect, str]:
     """How the model writes, and why we think so. Nothing is guessed silently."""
     if settings.dialect != "auto":
         return resolve(settings.dialect, settings.reasoning), "as told"

@@ -16,6 +16,8 @@ from collections.abc import Generator
 
 import uvicorn
 
+from turnwire.engines.downloads import Progress
+
 from .app import Gateway, create_app
 from .assembly import assemble
 from .settings import Settings
@@ -25,19 +27,19 @@ __all__ = ["GatewayServer", "run"]
 log = logging.getLogger("turnwire.server")
 
 
-def run(settings: Settings, listener: socket.socket) -> None:
-    """Serve until told to stop."""
+def run(settings: Settings, listener: socket.socket, progress: Progress | None = None) -> None:
+    """Serve until told to stop; `progress` is told of downloads."""
     with contextlib.suppress(KeyboardInterrupt):
         if sys.platform != "win32":
             import uvloop
 
-            uvloop.run(_main(settings, listener))
+            uvloop.run(_main(settings, listener, progress))
         else:
-            asyncio.run(_main(settings, listener))
+            asyncio.run(_main(settings, listener, progress))
 
 
-async def _main(settings: Settings, listener: socket.socket) -> None:
-    runtime = await assemble(settings)
+async def _main(settings: Settings, listener: socket.socket, progress: Progress | None) -> None:
+    runtime = await assemble(settings, progress)
     gateway = Gateway(settings, [runtime])
     host, port = listener.getsockname()[:2]
     server = GatewayServer(gateway)

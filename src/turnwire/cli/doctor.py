@@ -1,0 +1,41 @@
+"""`turnwire doctor`: look before you serve."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import Any
+
+import click
+import msgspec
+
+from .serve import gateway_options
+
+__all__ = ["doctor"]
+
+_MARKS = {"fine": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "red")}
+
+
+@click.command()
+@gateway_options
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def doctor(config: str | None, as_json: bool, **flags: Any) -> None:
+    """Say what a gateway with these flags would be, and what is wrong with it."""
+    from turnwire.gateway.diagnosis import diagnose
+    from turnwire.gateway.settings import SettingsError, load_settings
+
+    try:
+        settings = load_settings(flags, config=config or os.environ.get("TURNWIRE_CONFIG"), environ=os.environ)
+    except SettingsError as error:
+        raise click.ClickException(str(error)) from None
+    findings = asyncio.run(diagnose(settings))
+    if as_json:
+        click.echo(msgspec.json.encode(findings))
+    else:
+        for finding in findings:
+            mark, colour = _MARKS[finding.state]
+            click.echo(f"{click.style(mark, fg=colour)} {finding.topic:10} {finding.text}")
+            if finding.fix:
+                click.echo(f"  {'':10} → {finding.fix}")
+    sys.exit(1 if any(finding.state == "error" for finding in findings) else 0)
