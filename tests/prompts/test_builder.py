@@ -91,16 +91,15 @@ def test_sections_name_every_part(builder: PromptBuilder, tokenizer: Tokenizer) 
         ("turn", 3),
         ("frame", 4),
         ("message", 4),
-        ("message", 5),
-        ("generation", 6),
+        ("generation", 5),
     ]
     texts = {(kind, index): text for kind, index, text in found}
     assert '"Write"' in texts["tools", 0]
     assert "You are a coding agent." in texts["system", 0]
     assert texts["message", 2].startswith("<|im_start|>user\nGo.")
     assert "result of call_01" in texts["message", 4]
-    assert "result of call_02" in texts["message", 5]
-    assert texts["generation", 6] == prompt.tail == "<|im_start|>assistant\n<think>\n"
+    assert "result of call_02" in texts["message", 4]
+    assert texts["generation", 5] == prompt.tail == "<|im_start|>assistant\n<think>\n"
 
 
 @pytest.mark.parametrize("name", FAMILIES)

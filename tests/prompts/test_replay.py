@@ -254,6 +254,12 @@ def test_one_call_templates_show_each_result_under_its_own_tool(builders: dict[s
         "<|call|><|start|>functions.Bash to=assistant<|channel|>commentary<|message|>ok<|end|>"
         "<|start|>functions.Write to=assistant<|channel|>commentary<|message|>ok<|end|><|start|>assistant" in text
     )
+    apart = _loop(_call(1), other)
+    results = [Message(role="user", blocks=(block,)) for block in apart.messages[2].blocks]
+    separate = Conversation(
+        model="m", messages=(*apart.messages[:2], *results), tools=TOOLS, thinking=Thinking(mode="on")
+    )
+    assert builder.tokenizer.decode(builder.build(separate, Known(turn)).ids) == text
     # Not recalled: each call stands before its result.
     alone = builder.tokenizer.decode(builder.build(_loop(_call(1), other)).ids)
     assert alone.index("functions.Bash to=assistant") < alone.index("to=functions.Write")

@@ -131,6 +131,16 @@ def test_results_come_in_the_order_of_their_calls() -> None:
     assert [note.code for note in notes] == ["stability.results_reordered"]
 
 
+def test_results_in_messages_of_their_own_are_one_answer() -> None:
+    calls = Message(
+        role="assistant", blocks=tuple(ToolCallBlock(id=name, name="f", arguments="{}") for name in ("a", "b"))
+    )
+    results = [Message(role="user", blocks=(ToolResultBlock(call_id=name),)) for name in ("b", "a")]
+    stable, _ = stabilise(talk(said("user", "go"), calls, *results, said("user", "next")), PLAIN)
+    assert [message.role for message in stable.messages] == ["user", "assistant", "user", "user"]
+    assert [block.call_id for block in stable.messages[2].blocks if isinstance(block, ToolResultBlock)] == ["a", "b"]
+
+
 def test_adjacent_assistant_messages_are_one_turn() -> None:
     stable, _ = stabilise(talk(said("user", "a"), said("assistant", "b"), said("assistant", "c")), PLAIN)
     assert [block.text for block in stable.messages[-1].blocks if isinstance(block, TextBlock)] == ["b", "c"]

@@ -48,7 +48,7 @@ def stabilise(
     if options.hoist_system:
         messages = _hoisted(messages, notes)
     messages = _placed(messages, mid_system, system, notes)
-    messages = _joined_assistants(messages)
+    messages = _joined(messages)
     messages = _ordered_results(messages, notes)
     tools, messages = _tools(conversation.tools, messages, options, notes)
     return msgspec.structs.replace(conversation, messages=tuple(messages), tools=tools), notes
@@ -157,15 +157,22 @@ def _with_text(message: Message, *, before: str = "", behind: str = "") -> Messa
     return Message(role="user", blocks=(*results, *rest))
 
 
-def _joined_assistants(messages: Sequence[Message]) -> list[Message]:
-    """Adjacent assistant messages are one turn."""
+def _joined(messages: Sequence[Message]) -> list[Message]:
+    """Adjacent assistant messages are one turn, and adjacent messages with results one answer to its calls."""
     joined: list[Message] = []
     for message in messages:
-        if joined and message.role == "assistant" and joined[-1].role == "assistant":
-            joined[-1] = Message(role="assistant", blocks=joined[-1].blocks + message.blocks)
+        before = joined[-1] if joined else None
+        if before is not None and before.role == message.role == "assistant":
+            joined[-1] = Message(role="assistant", blocks=before.blocks + message.blocks)
+        elif before is not None and _has_results(before) and _has_results(message):
+            joined[-1] = Message(role="user", blocks=before.blocks + message.blocks)
         else:
             joined.append(message)
     return joined
+
+
+def _has_results(message: Message) -> bool:
+    return any(isinstance(block, ToolResultBlock) for block in message.blocks)
 
 
 def _ordered_results(messages: Sequence[Message], notes: list[Note]) -> list[Message]:
