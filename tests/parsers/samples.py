@@ -164,6 +164,18 @@ SAMPLES: dict[str, str] = {
         '<|eom|><|start|>assistant to=ls<|message|><atem:function_calls>\n<atem:invoke name="ls.ls">\n</atem:invoke>\n'
         "</atem:function_calls><|eom|><|start|>assistant to=user<|message|>Done.<|eot|>"
     ),
+    "inkling": (
+        "<|content_thinking|>Plan.<|end_message|><|message_model|><|content_text|>On it.<|end_message|><|message_model|>"
+        'edit<|content_invoke_tool_json|>{"name": "edit", "args": {"path": "a", "count": 3}}<|end_message|>'
+        '<|message_model|>ls<|content_invoke_tool_json|>{"name": "ls", "args": {}}<|end_message|><|message_model|>'
+        "<|content_text|>Done.<|content_model_end_sampling|>"
+    ),
+    "solar_open": (
+        "<|think|>Plan.<|end|><|begin|>assistant<|content|>On it.<|end|><|begin|>assistant<|tool_calls|>"
+        '<|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>edit<|tool_call:args|>{"path": "a", "count": 3}'
+        "<|tool_call:end|><|tool_call:begin|>f6g7h8i9j0<|tool_call:name|>ls<|tool_call:args|>{}<|tool_call:end|>"
+        "<|calls|><|begin|>assistant<|content|>Done.<|end|>"
+    ),
     "think": "<think>Plan.</think>On it. Done.",
     "plain": "On it. Done.",
 }

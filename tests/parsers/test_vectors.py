@@ -38,6 +38,8 @@ JUDGED_WRONG: dict[str, str] = {
     "kimi_k2-3f358721fe": COMPLETE,
     "phi4_mini-d5b20acdac": COMPLETE,
     "gpt_oss-63cc596ab6": COMPLETE,
+    "inkling-17d461a3d6": PIPELINE,
+    "inkling-2586fc6b05": "a call that is left in the text stays whole, with the marker that opens its message",
     "muse_glimmer-992da3feb6": PIPELINE,
     "muse_glimmer-be0c1d8a1a": PIPELINE,
     "muse_glimmer-fb08f5c49b": PIPELINE,

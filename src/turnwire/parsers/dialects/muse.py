@@ -28,7 +28,7 @@ def route(header: Header) -> Route | None:
 
 
 ATEM = Tagged(
-    sections=(("<atem:function_calls>", "</atem:function_calls>"),),
+    sections=tuple(("<atem:function_calls>", closer) for closer in ("</atem:function_calls>", "<|eom|>", "<|eot|>")),
     call_open=("<atem:invoke",),
     call_close=("</atem:invoke>",),
     param_open=("<atem:parameter",),

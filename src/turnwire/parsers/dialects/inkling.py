@@ -1,0 +1,45 @@
+"""Inkling: blocks typed by a marker behind the message opener, calls as JSON objects."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from turnwire.parsers.codecs.channels import Channels, Header, Route
+from turnwire.parsers.codecs.envelope import Envelope
+from turnwire.parsers.dialect import Dialect
+
+__all__ = ["DIALECTS"]
+
+CALL: Final = "<|content_invoke_tool_json|>"
+ENDS: Final = ("<|end_message|>", "<|content_model_end_sampling|>")
+ROUTES: Final = {
+    "<|content_thinking|>": Route("reasoning"),
+    "<|content_text|>": Route("text"),
+    "<|content_invoke_tool_text|>": Route("text"),
+    "<|content_tool_error|>": Route("text"),
+    CALL: Route("call"),
+}
+
+
+def route(header: Header) -> Route | None:
+    """The marker decides; the text before it is a label."""
+    return ROUTES.get(header.body, Route("text"))
+
+
+DIALECTS = (
+    Dialect(
+        name="inkling",
+        router=Channels(
+            opens=("<|message_model|>",),
+            bodies=tuple(ROUTES),
+            closes=ENDS,
+            rule=route,
+            hints=("",),
+            hopeless=r"[\w.:/-]{65}|[\w.:/-]*[^\w.:/-]",
+            calls=Envelope(
+                wrappers=tuple((CALL, end) for end in ENDS), argument_keys=("args", "arguments", "parameters")
+            ),
+        ),
+        reasoning_aliases=("inkling",),
+    ),
+)
