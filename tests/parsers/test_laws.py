@@ -26,7 +26,7 @@ FRAGMENTS = (
     "</", "/", "|", "\n", "\n\n", " ", "  ", "\t", "a", "word", "3", "-1.5e3", "true", "True", "null", "None", "é",
     '{"name": "edit", "arguments": {"path": "x"}}', '{"path": "x", "count": 3}', "{}", '"name": ', '"arguments": ',
     "```", "```json\n", "``", "\u2028", "\x00", "\x7f", 'edit(path="x", count=3)', ' name="edit"', ' string="true"',
-    "日本", "🙂", "x" * 600, "\ud800",
+    "日本", "🙂", "x" * 600, '"arguments": "{\\"path\\": \\"x', "\\ud83d", "\\ude42", "\\u00", "\ud800",
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from turnwire.parsers.codecs.json_text import JsonText
+from turnwire.parsers.codecs.json_text import JsonString, JsonText
 from turnwire.parsers.dialect import Codec, Sign
 from turnwire.parsers.scanner import WAIT, Scanner, blanks
 from turnwire.parsers.schema import decoded, fits
@@ -60,6 +60,7 @@ class State(Enum):
     VALUE = auto()
     READ = auto()  # in a key or a value that is being collected
     ARGUMENTS = auto()  # in arguments that stream
+    STRING = auto()  # in arguments that came as a JSON string
     SCALAR = auto()  # in a number or a word
     ALIEN = auto()  # in JSON that is no call: prose, to its end
     OUT = auto()
@@ -117,6 +118,9 @@ class EnvelopeCodec:
         self._scalar: list[str] = []
         self._seen = False
         self._inner = 0
+        self._string = JsonString()
+        self._begun = False
+        self._verbatim = False
 
     # ------------------------------------------------------------------------------------------ codec interface
 
@@ -360,6 +364,13 @@ class EnvelopeCodec:
                 self._json = JsonText()
                 self._state = State.ARGUMENTS
                 return pos
+            if self._opened and char == '"' and self._args is None:
+                self._sink.note("rescue.string_arguments", self._name)
+                self._json = JsonText()
+                self._string = JsonString()
+                self._begun = False
+                self._state = State.STRING
+                return pos
         if char in "{[\"'":
             self._collect(part)
         else:
@@ -465,6 +476,30 @@ class EnvelopeCodec:
                 self._give_up()
         return stop
 
+    def _read_string(self, text: str, pos: int) -> int:
+        """Arguments inside a JSON string are decoded and then read like any others."""
+        reader, inner, sink = self._string, self._json, self._sink
+        stop = reader.feed(text, pos)
+        piece = reader.take()
+        if not self._begun:
+            piece = piece.lstrip()
+            if not piece and not reader.done:
+                sink.keep(text[pos:stop])
+                return stop
+            self._begun = True
+            self._verbatim = piece[:1] != "{"
+        used = 0 if self._verbatim else inner.feed(piece, 0)
+        written = inner.take() + (piece[used:] if not inner.done else "")
+        if reader.done:
+            inner.flush()
+            written += inner.take()
+            self._args = ""
+            self._state = State.KEY
+            if not sink.parts and not written:
+                written = "{}"
+        sink.argue(written, text[pos:stop])
+        return stop
+
     def _end_object(self) -> None:
         """An object is complete: a call, or not."""
         sink, machine = self._sink, self._machine
@@ -498,6 +533,7 @@ STEPS: Final[dict[State, Callable[[EnvelopeCodec, str, int], int]]] = {
     State.VALUE: EnvelopeCodec._value,
     State.READ: EnvelopeCodec._read,
     State.ARGUMENTS: EnvelopeCodec._arguments,
+    State.STRING: EnvelopeCodec._read_string,
     State.SCALAR: EnvelopeCodec._read_scalar,
     State.ALIEN: EnvelopeCodec._alien,
 }

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["JsonText", "lenient"]
+__all__ = ["JsonString", "JsonText", "lenient"]
 
 _DEPTH: Final = 200
 _OUTSIDE = re.compile(r"""["'{}\[\]()<TFN]""")
@@ -157,6 +157,82 @@ class JsonText:
 
     def take(self) -> str:
         """What to forward since the last take."""
+        text = "".join(self.out)
+        self.out.clear()
+        return text
+
+
+_TEXT_RUN = re.compile(r'[^"\\]*+')
+_LETTERS: Final = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_HEX: Final = frozenset("0123456789abcdefABCDEF")
+
+
+class JsonString:
+    """Decodes one JSON string as it comes, from its opening quote to its closing one. `out` collects the text."""
+
+    __slots__ = ("_escape", "_high", "_opened", "done", "out")
+
+    def __init__(self) -> None:
+        self.out: list[str] = []
+        self.done = False
+        self._opened = False
+        self._escape = ""
+        self._high = 0
+
+    def feed(self, text: str, pos: int) -> int:
+        """Consume from `pos`; the position after the last character consumed."""
+        end = len(text)
+        if not self._opened and pos < end:
+            self._opened = True
+            pos += 1
+        while pos < end and not self.done:
+            if self._escape:
+                self._escaped(text[pos])
+                pos += 1
+                continue
+            run = _TEXT_RUN.match(text, pos)
+            stop = pos if run is None else run.end()
+            if stop > pos:
+                self._say(text[pos:stop])
+            pos = stop
+            if pos < end:
+                if text[pos] == "\\":
+                    self._escape = "\\"
+                else:
+                    self._say("")
+                    self.done = True
+                pos += 1
+        return pos
+
+    def _say(self, text: str) -> None:
+        if self._high:
+            self.out.append("\ufffd")
+            self._high = 0
+        self.out.append(text)
+
+    def _escaped(self, char: str) -> None:
+        if self._escape == "\\":
+            if char == "u":
+                self._escape += char
+            else:
+                self._escape = ""
+                self._say(_LETTERS.get(char, "\\" + char))
+            return
+        self._escape += char
+        if char not in _HEX:
+            text, self._escape = self._escape, ""
+            self._say(text)
+        elif len(self._escape) == 6:
+            code, self._escape = int(self._escape[2:], 16), ""
+            if 0xDC00 <= code < 0xE000 and self._high:
+                self.out.append(chr(0x10000 + ((self._high - 0xD800) << 10) + code - 0xDC00))
+                self._high = 0
+            else:
+                self._say("" if 0xD800 <= code < 0xDC00 else "\ufffd" if 0xDC00 <= code < 0xE000 else chr(code))
+                self._high = code if 0xD800 <= code < 0xDC00 else 0
+
+    def take(self) -> str:
+        """The text decoded since the last take."""
         text = "".join(self.out)
         self.out.clear()
         return text
