@@ -1,0 +1,102 @@
+"""Every example in README and docs runs: Python blocks as they stand, shell blocks against a gateway on a script.
+
+A shell block that cannot run in a test is marked in the page itself, `<!-- not run: reason -->` on the line before it,
+so that a reader sees it too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^(?P<before>[^\n]*)\n```(?P<kind>\w+)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+SCRIPT = [
+    {"text": "Two and two.\n</think>\n\nFour."},
+    {"text": "Done.\n</think>\n\nAll good."},
+]
+
+
+def examples(*kinds: str) -> list[object]:
+    return list(_found(*kinds))
+
+
+def _found(*kinds: str) -> Iterator[object]:
+    for page in PAGES:
+        for number, found in enumerate(FENCE.finditer(page.read_text(encoding="utf-8")), start=1):
+            if found["kind"] in kinds and "not run:" not in found["before"]:
+                yield pytest.param(found["code"], id=f"{page.stem}-{number}")
+
+
+@pytest.mark.parametrize("code", examples("python"))
+def test_python_examples_run(code: str, tmp_path: Path, gateway: str) -> None:
+    environment = os.environ | {"TURNWIRE_URL": gateway}
+    program = tmp_path / "example.py"
+    program.write_text(code.replace("http://127.0.0.1:8000", gateway), encoding="utf-8")
+    ran = subprocess.run(
+        [sys.executable, program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize("code", examples("sh", "bash"))
+def test_shell_examples_run(code: str, tmp_path: Path, gateway: str) -> None:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    (tmp_path / "script.jsonl").write_text("".join(json.dumps(line) + "\n" for line in SCRIPT))
+    (tmp_path / "output.txt").write_text("plan\n</think>\n\nHello.\n")
+    ran = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", code.replace("http://127.0.0.1:8000", gateway)],
+        cwd=tmp_path,
+        env=os.environ | {"PATH": path, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ran.returncode == 0, ran.stderr + ran.stdout
+
+
+@pytest.mark.parametrize("code", examples("json"))
+def test_json_examples_are_json(code: str) -> None:
+    for line in code.splitlines() if code.count("\n") > 1 and code.startswith("{") and "}\n{" in code else [code]:
+        json.loads(line)
+
+
+@pytest.mark.parametrize("code", examples("toml"))
+def test_toml_examples_are_toml(code: str) -> None:
+    tomllib.loads(code)
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`turnwire serve` on a script, as a process of its own."""
+    folder = tmp_path_factory.mktemp("gateway")
+    script = folder / "script.jsonl"
+    script.write_text("".join(json.dumps(line) + "\n" for line in SCRIPT))
+    command = [sys.executable, "-m", "turnwire.cli.main", "serve", "--port", "0", "--engine", f"scripted:{script}"]
+    server = subprocess.Popen(
+        [*command, "--model", "demo", "--seal-key", "a key for the docs' tests"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert server.stdout is not None
+        line = server.stdout.readline()
+        found = re.search(r"http://[\d.]+:\d+", line)
+        assert found is not None, line
+        yield found[0]
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
