@@ -21,7 +21,7 @@ from turnwire.engines.embedded_grammar import with_tokens
 from turnwire.engines.embedded_ids import EmbeddedReading, Fragments
 from turnwire.engines.embedded_pool import ContextPool
 from turnwire.engines.embedded_server import EmbeddedSettings, load_server, plan_context, unload_server
-from turnwire.engines.embedding import EmbeddingModel
+from turnwire.engines.embedding import EMBEDDING_MODELS, EmbeddingModel
 from turnwire.engines.interface import Capabilities, Constraint, EngineError, EngineInfo, GenerateRequest, Step
 from turnwire.engines.llamacpp import LlamaCppEngine, LlamaCppTokenizer
 from turnwire.prompts.gguf import GGUFError, GGUFFacts, read_facts
@@ -83,6 +83,7 @@ class EmbeddedEngine:
             version=metadata.version("xllamacpp"),
             model=path.stem,
             window=self._window,
+            embedding_models=EMBEDDING_MODELS,
             warnings=_warnings(facts.window or self._window, self._window, settings),
         )
 

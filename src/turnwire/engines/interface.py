@@ -138,13 +138,14 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What was discovered at start. `window` is the context length in tokens; `warnings` say what is missing and which
-    flag sets it."""
+    """What was discovered at start. `window` is the context length in tokens; `embedding_models` are the ids of a model
+    that answers `embed` beside the served one; `warnings` say what is missing and which flag sets it."""
 
     name: str
     version: str | None = None
     model: str | None = None
     window: int | None = None
+    embedding_models: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from turnwire.engines.hashed_words import hashed_words
 from turnwire.engines.interface import (
     Capabilities,
     Completion,
@@ -28,7 +29,7 @@ from turnwire.engines.script import Line, Script, ScriptTokenizer
 
 __all__ = ["ScriptedEngine"]
 
-_CAPABILITIES = Capabilities(yields="tokens", cached_tokens=True, cache_salt=True, logprobs=True)
+_CAPABILITIES = Capabilities(yields="tokens", cached_tokens=True, cache_salt=True, logprobs=True, embeddings=True)
 
 
 class ScriptedEngine:
@@ -61,7 +62,9 @@ class ScriptedEngine:
             f"line {number} of the script does not survive the tokenizer unchanged; what it spells is played"
             for number in self._script.changed_by_tokenizer
         )
-        return EngineInfo(name="scripted", window=self._window, warnings=warnings)
+        return EngineInfo(
+            name="scripted", window=self._window, embedding_models=("hashed-words",), warnings=warnings
+        )
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         """Play the line that answers the request's conversation."""
@@ -123,7 +126,9 @@ class ScriptedEngine:
         return not self._closed
 
     async def embed(self, inputs: Sequence[str]) -> list[list[float]]:
-        raise EngineError("invalid_request", "the scripted engine has no embeddings")
+        """Stand-ins that know words but no meaning; see hashed_words."""
+        self._alive()
+        return [hashed_words(text) for text in inputs]
 
     async def close(self) -> None:
         self._closed = True

@@ -28,6 +28,8 @@ from turnwire.protocols.models import ModelRow, resolve
 from turnwire.protocols.wire import ErrorReply, TurnFailure
 
 from .chat import ChatEndpoint
+from .completions import CompletionsEndpoint
+from .embeddings import EmbeddingsEndpoint
 from .exchange import Api
 from .guard import Guard
 from .heartbeat import Heartbeat
@@ -66,6 +68,9 @@ CHAT = Api(
     error_reply=chat.error_reply,
     call_prefix="call_",
 )
+# These two bring their own codecs; of the API they share only the name and the words for a refusal.
+COMPLETIONS = msgspec.structs.replace(CHAT, name="completions")
+EMBEDDINGS = msgspec.structs.replace(CHAT, name="embeddings")
 # Whose words a refusal uses, by the longest matching path.
 ERRORS: tuple[tuple[str, Callable[[TurnFailure], ErrorReply]], ...] = (("/v1/messages", anthropic.error_reply),)
 
@@ -251,6 +256,8 @@ def create_app(gateway: Gateway) -> ASGIApp:
     turns: dict[str, ASGIApp] = {
         "/v1/messages": MessagesEndpoint(gateway, MESSAGES, gateway.store),
         "/v1/chat/completions": ChatEndpoint(gateway, CHAT),
+        "/v1/completions": CompletionsEndpoint(gateway, COMPLETIONS),
+        "/v1/embeddings": EmbeddingsEndpoint(gateway, EMBEDDINGS),
         **gateway.responses.turns,
     }
     app = FrontDoor(turns, Starlette(routes=gateway.routes(), lifespan=lifespan))

@@ -180,6 +180,7 @@ class Host(Protocol):
     max_body: int
     dispatch: bool
     draining: bool
+    runtimes: list[ModelRuntime]
 
     def runtime_for(self, model: str) -> ModelRuntime: ...
 
@@ -224,11 +225,8 @@ class TurnEndpoint:
         await reply(send, error.status, error.body, media_type=error.media_type, headers=error.headers)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._host.draining:
-            raise TurnFailure("overloaded", "The gateway is shutting down; try again.", retry_after=1)
         headers = headers_of(scope)
-        body = await read_body(receive, self._host.max_body)
-        body = expand(body, headers.get("content-encoding", ""), self._host.max_body)
+        body = await self.body(headers, receive)
         tenant = tenant_of(scope)
         inbound = await self.decode(body, headers, tenant)
         runtime = self._host.runtime_for(inbound.conversation.model)
@@ -246,6 +244,13 @@ class TurnEndpoint:
             continuity=continuity,
         )
         await self.answer(passage, receive, send)
+
+    async def body(self, headers: Mapping[str, str], receive: Receive) -> bytes:
+        """The request's body, read and expanded within the limit; none is read while draining."""
+        if self._host.draining:
+            raise TurnFailure("overloaded", "The gateway is shutting down; try again.", retry_after=1)
+        body = await read_body(receive, self._host.max_body)
+        return expand(body, headers.get("content-encoding", ""), self._host.max_body)
 
     async def decode(self, body: bytes, headers: Mapping[str, str], tenant: str) -> Inbound:
         """The request; an API whose requests refer to stored things fetches them here."""

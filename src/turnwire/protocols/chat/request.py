@@ -9,29 +9,20 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from turnwire.protocols.chat.echo import Echo
+from turnwire.protocols.chat.fields import SAMPLING_FIELDS, Fields
 from turnwire.protocols.chat.messages import read_messages
 from turnwire.protocols.chat.tools import read_tool_choice, read_tools
 from turnwire.protocols.context import agent_hints, dispatch_opt_in, side_class, turn_context
-from turnwire.protocols.json_body import any_value, invalid, nesting, open_body
+from turnwire.protocols.json_body import invalid
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.wire import Inbound
 from turnwire.turns import Conversation, Message, Note, OutputFormat, Sampling, Thinking
 
 __all__ = ["decode"]
 
-_SAMPLING: Mapping[str, type] = {
-    "temperature": float,
-    "top_p": float,
-    "top_k": int,
-    "min_p": float,
-    "presence_penalty": float,
-    "frequency_penalty": float,
-    "repetition_penalty": float,
-    "seed": int,
-}
 _HONOURED = frozenset(
     {
-        *_SAMPLING,
+        *SAMPLING_FIELDS,
         "model",
         "messages",
         "tools",
@@ -41,10 +32,8 @@ _HONOURED = frozenset(
         "parallel_tool_calls",
         "response_format",
         "n",
-        "stop",
         "logprobs",
         "top_logprobs",
-        "logit_bias",
         "stream",
         "stream_options",
         "max_tokens",
@@ -69,28 +58,20 @@ _MOST_LOGPROBS = 20
 
 def decode(body: bytes, headers: Mapping[str, str], *, limits: Limits | None = None) -> Inbound:
     """Decode `POST /v1/chat/completions`. Header names are lower case."""
-    bounds = limits or Limits()
-    opened = open_body(body, bounds)
-    for name, raw in opened.fields.items():
-        if nesting(raw, bounds.depth):
-            raise invalid(name, f"nested deeper than {bounds.depth}")
-    fields = {name: value for name, raw in opened.fields.items() if (value := any_value(raw, name)) is not None}
-    return _Request(fields, headers, bounds, list(opened.notes)).inbound()
+    return _Request(Fields(body, limits or Limits()), headers).inbound()
 
 
 class _Request:
     """One request while it is read."""
 
-    def __init__(self, fields: dict[str, Any], headers: Mapping[str, str], limits: Limits, notes: list[Note]) -> None:
+    def __init__(self, fields: Fields, headers: Mapping[str, str]) -> None:
         self.fields = fields
         self.headers = headers
-        self.limits = limits
-        self.notes = notes
+        self.limits = fields.limits
+        self.notes = fields.notes
 
     def inbound(self) -> Inbound:
-        model = self.fields.get("model")
-        if not isinstance(model, str) or not model:
-            raise invalid("model", "must name a model")
+        model = self.fields.model()
         wires = self.fields.get("messages")
         if not isinstance(wires, list) or not wires:
             raise invalid("messages", "must be a list with at least one message")
@@ -102,7 +83,7 @@ class _Request:
         output = self._format()
         hints = agent_hints(self.fields.get("nvext"))
         self.notes += [Note("request.field_ignored", name) for name in hints.unknown if name != "nvext.dispatch"]
-        self.notes += [Note("request.field_ignored", name) for name in self.fields if name not in _HONOURED]
+        self.fields.note_unknown(_HONOURED)
         context = turn_context(
             self.headers,
             session=_text(self.fields.get("prompt_cache_key")),
@@ -111,7 +92,6 @@ class _Request:
             limit=self.limits.header_chars,
         )
         wanted, form = self._dispatch()
-        options = self.fields.get("stream_options")
         return Inbound(
             conversation=Conversation(
                 model=model,
@@ -124,48 +104,25 @@ class _Request:
                 template_args=self._template_args(),
                 context=context,
             ),
-            stream=self._bool("stream"),
+            stream=self.fields.boolean("stream"),
             notes=tuple(self.notes),
             dispatch=wanted,
             echo=Echo(
-                choices=self._count("n", 1, _MOST_CHOICES) or 1,
-                usage=isinstance(options, dict) and options.get("include_usage") is True,
+                choices=self.fields.count("n", 1, _MOST_CHOICES) or 1,
+                usage=self.fields.wants_usage(),
                 dispatch=form,
-                logprobs=self._bool("logprobs"),
+                logprobs=self.fields.boolean("logprobs"),
             ),
         )
 
     # ------------------------------------------------------------------------------------------------------ parts
 
     def _sampling(self) -> Sampling:
-        values: dict[str, Any] = {}
-        for name, kind in _SAMPLING.items():
-            value = self.fields.get(name)
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise invalid(name, "must be a number")
-            values[name] = kind(value)
-        stop = self.fields.get("stop", [])
-        stops = (stop,) if isinstance(stop, str) else tuple(stop) if isinstance(stop, list) else None
-        if stops is None or not all(isinstance(text, str) for text in stops):
-            raise invalid("stop", "must be a string or a list of strings")
-        if len(stops) > self.limits.stop_sequences:
-            raise invalid("stop", f"{len(stops)} stop strings; the limit is {self.limits.stop_sequences}")
-        bias = self.fields.get("logit_bias", {})
-        if not isinstance(bias, dict) or not all(isinstance(v, (int, float)) for v in bias.values()):
-            raise invalid("logit_bias", "must map token ids to numbers")
         logprobs = None
-        if self._bool("logprobs"):
-            logprobs = self._count("top_logprobs", 0, _MOST_LOGPROBS) or 0
-        limit = self._count("max_completion_tokens", 1, None) or self._count("max_tokens", 1, None)
-        return Sampling(
-            max_tokens=limit,
-            stop=tuple(text for text in stops if text),
-            logit_bias={str(key): float(value) for key, value in bias.items()},
-            logprobs=logprobs,
-            **values,
-        )
+        if self.fields.boolean("logprobs"):
+            logprobs = self.fields.count("top_logprobs", 0, _MOST_LOGPROBS) or 0
+        limit = self.fields.count("max_completion_tokens", 1) or self.fields.count("max_tokens", 1)
+        return self.fields.sampling(max_tokens=limit, logprobs=logprobs)
 
     def _thinking(self, messages: tuple[Message, ...]) -> Thinking:
         effort = self.fields.get("reasoning_effort")
@@ -230,22 +187,6 @@ class _Request:
         if isinstance(word, bool):
             return word, "event"
         return (dispatch_opt_in({"x-turnwire-dispatch": word}) if isinstance(word, str) else None), "event"
-
-    # ----------------------------------------------------------------------------------------------------- values
-
-    def _bool(self, name: str) -> bool:
-        value = self.fields.get(name, False)
-        if not isinstance(value, bool):
-            raise invalid(name, "must be true or false")
-        return value
-
-    def _count(self, name: str, least: int, most: int | None) -> int | None:
-        value = self.fields.get(name)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int) or value < least or (most and value > most):
-            raise invalid(name, f"must be a whole number from {least}" + (f" to {most}" if most else ""))
-        return value
 
 
 def _text(value: Any) -> str | None:

@@ -1,0 +1,169 @@
+"""The answers to a Completions request, streamed or whole, as they are gathered from several generations.
+
+Promise: text leaves as it is generated; the last generation to end closes the answer with the usage of all of them, in
+which each prompt counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from turnwire.protocols.chat.errors import error_object
+from turnwire.protocols.chat.vocabulary import finish_reason, usage_object
+from turnwire.protocols.completions.request import Asked
+from turnwire.protocols.sse import one_line
+from turnwire.protocols.wire import TurnFacts, TurnFailure
+from turnwire.turns import BlockDelta, Event, Finished, TokensScored, Usage
+
+__all__ = ["DocumentEncoder", "Gathering", "StreamEncoder"]
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Gathering:
+    """One request's answer while its generations run side by side."""
+
+    def __init__(self, facts: TurnFacts, asked: Asked) -> None:
+        self.asked = asked
+        self.common: dict[str, Any] = {
+            "id": f"cmpl-{facts.turn_id}",
+            "object": "text_completion",
+            "created": facts.created,
+            "model": facts.model,
+        }
+        self.choices: dict[int, dict[str, Any]] = {}
+        self.usage = Usage(0)
+        self._running = len(asked.prompts) * asked.choices
+
+    def end(self, index: int, usage: Usage) -> bool:
+        """One generation is over; whether it was the last."""
+        self._running -= 1
+        first = index % self.asked.choices == 0
+        self.usage = Usage(
+            self.usage.prompt + (usage.prompt if first else 0),
+            self.usage.cached + (usage.cached if first else 0),
+            self.usage.output + usage.output,
+        )
+        return self._running == 0
+
+
+class _Scores:
+    """Log probabilities in the API's parallel lists; offsets count characters of the answer's text."""
+
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+
+    def object(self, events: Sequence[TokensScored]) -> dict[str, Any]:
+        lists: dict[str, Any] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+        for event in events:
+            for token, logprob, top in event.tokens:
+                lists["tokens"].append(token)
+                lists["token_logprobs"].append(logprob)
+                lists["top_logprobs"].append(dict(top))
+                lists["text_offset"].append(self._offset)
+                self._offset += len(token)
+        return lists
+
+
+class StreamEncoder:
+    """See wire.Encoder. `index` is this generation's place among the answers; `prompt` its text, for `echo`."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, gathering: Gathering, index: int, prompt: str) -> None:
+        self._gathering = gathering
+        self._index = index
+        self._echoed = prompt if gathering.asked.echo else ""
+        self._scores = _Scores(len(self._echoed))
+        self._usage = Usage(0)
+
+    def start(self, usage: Usage) -> bytes:
+        self._usage = usage
+        return self._chunk(self._echoed) if self._echoed else b""
+
+    def feed(self, events: Sequence[Event]) -> bytes:
+        text = "".join(event.text for event in events if isinstance(event, BlockDelta))
+        scored = [event for event in events if isinstance(event, TokensScored)]
+        wanted = scored and self._gathering.asked.sampling.logprobs is not None
+        out = [self._chunk(text, self._scores.object(scored) if wanted else None)] if text or wanted else []
+        for event in events:
+            if isinstance(event, Usage):
+                self._usage = event
+            elif isinstance(event, Finished):
+                out.append(self._chunk("", finish=finish_reason(event.reason)))
+                if self._gathering.end(self._index, self._usage):
+                    out.append(self._end())
+        return b"".join(out)
+
+    def keepalive(self) -> bytes:
+        return b": keep-alive\n\n"
+
+    def fail(self, failure: TurnFailure) -> bytes:
+        return _data(error_object(failure))
+
+    def _end(self) -> bytes:
+        gathering, tail = self._gathering, b"data: [DONE]\n\n"
+        if gathering.asked.usage:
+            tail = _data({**gathering.common, "choices": [], "usage": usage_object(gathering.usage)}) + tail
+        return tail
+
+    def _chunk(self, text: str, logprobs: dict[str, Any] | None = None, finish: str | None = None) -> bytes:
+        choice = {"index": self._index, "text": text, "logprobs": logprobs, "finish_reason": finish}
+        return _data({**self._gathering.common, "choices": [choice]})
+
+
+class DocumentEncoder:
+    """See wire.Encoder; the same events, folded into one object."""
+
+    media_type = "application/json"
+
+    def __init__(self, gathering: Gathering, index: int, prompt: str) -> None:
+        self._gathering = gathering
+        self._index = index
+        self._text = [prompt] if gathering.asked.echo else []
+        self._scored: list[TokensScored] = []
+        self._usage = Usage(0)
+
+    def start(self, usage: Usage) -> bytes:
+        return b""
+
+    def feed(self, events: Sequence[Event]) -> bytes:
+        for event in events:
+            if isinstance(event, BlockDelta):
+                self._text.append(event.text)
+            elif isinstance(event, TokensScored):
+                self._scored.append(event)
+            elif isinstance(event, Usage):
+                self._usage = event
+            elif isinstance(event, Finished):
+                return self._finished(event)
+        return b""
+
+    def keepalive(self) -> bytes:
+        return b""
+
+    def fail(self, failure: TurnFailure) -> bytes:
+        return b""
+
+    def _finished(self, event: Finished) -> bytes:
+        gathering = self._gathering
+        logprobs = None
+        if gathering.asked.sampling.logprobs is not None:
+            logprobs = _Scores(len(self._text[0]) if gathering.asked.echo else 0).object(self._scored)
+        gathering.choices[self._index] = {
+            "index": self._index,
+            "text": "".join(self._text),
+            "logprobs": logprobs,
+            "finish_reason": finish_reason(event.reason),
+        }
+        if not gathering.end(self._index, self._usage):
+            return b""
+        choices = [choice for _, choice in sorted(gathering.choices.items())]
+        return _encode({**gathering.common, "choices": choices, "usage": usage_object(gathering.usage)})
+
+
+def _data(value: object) -> bytes:
+    return b"data: " + one_line(_encode(value)) + b"\n\n"
