@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import socket
@@ -43,6 +44,9 @@ async def _main(settings: Settings, listener: socket.socket, progress: Progress 
     gateway = Gateway(settings, [runtime])
     host, port = listener.getsockname()[:2]
     server = GatewayServer(gateway)
+    # What exists by now lives as long as the process: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
     shown = f"[{host}]" if ":" in host else host
     print(f"turnwire: {runtime.id} on http://{shown}:{port} (dialect {runtime.dialect.name})", flush=True)
     await server.serve(sockets=[listener])
