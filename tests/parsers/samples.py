@@ -165,16 +165,23 @@ SAMPLES: dict[str, str] = {
         "</atem:function_calls><|eom|><|start|>assistant to=user<|message|>Done.<|eot|>"
     ),
     "inkling": (
-        "<|content_thinking|>Plan.<|end_message|><|message_model|><|content_text|>On it.<|end_message|><|message_model|>"
-        'edit<|content_invoke_tool_json|>{"name": "edit", "args": {"path": "a", "count": 3}}<|end_message|>'
-        '<|message_model|>ls<|content_invoke_tool_json|>{"name": "ls", "args": {}}<|end_message|><|message_model|>'
-        "<|content_text|>Done.<|content_model_end_sampling|>"
+        "<|content_thinking|>Plan.<|end_message|><|message_model|><|content_text|>On it.<|end_message|>"
+        '<|message_model|>edit<|content_invoke_tool_json|>{"name": "edit", "args": {"path": "a", "count": 3}}'
+        '<|end_message|><|message_model|>ls<|content_invoke_tool_json|>{"name": "ls", "args": {}}<|end_message|>'
+        "<|message_model|><|content_text|>Done.<|content_model_end_sampling|>"
     ),
     "solar_open": (
         "<|think|>Plan.<|end|><|begin|>assistant<|content|>On it.<|end|><|begin|>assistant<|tool_calls|>"
         '<|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>edit<|tool_call:args|>{"path": "a", "count": 3}'
         "<|tool_call:end|><|tool_call:begin|>f6g7h8i9j0<|tool_call:name|>ls<|tool_call:args|>{}<|tool_call:end|>"
         "<|calls|><|begin|>assistant<|content|>Done.<|end|>"
+    ),
+    "kimi_k3": (
+        "<|open|>think<|sep|>Plan.<|close|>think<|sep|><|open|>response<|sep|>On it.<|close|>response<|sep|>"
+        '<|open|>tools<|sep|><|open|>call tool="edit" index="1"<|sep|><|open|>argument key="path" type="string"<|sep|>'
+        'src/a<|close|>argument<|sep|><|open|>argument key="count" type="number"<|sep|>3<|close|>argument<|sep|>'
+        '<|close|>call<|sep|><|open|>call tool="ls" index="2"<|sep|><|close|>call<|sep|><|close|>tools<|sep|>'
+        "<|open|>response<|sep|>Done.<|close|>response<|sep|><|close|>message<|sep|><|end_of_msg|>"
     ),
     "think": "<think>Plan.</think>On it. Done.",
     "plain": "On it. Done.",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from turnwire.parsers.codecs.json_body import JsonBody
 from turnwire.parsers.dialect import Codec, RouterCodec, Sign, Start, Syntax
 from turnwire.parsers.scanner import WAIT, Scanner, blanks, prose_pattern
-from turnwire.turns import BlockKind
+from turnwire.turns import BlockKind, Note
 
 if TYPE_CHECKING:
     from turnwire.parsers.machine import Machine
@@ -454,7 +454,9 @@ class ChannelsCodec:
             machine.hand(self)
             self._state = State.LEAD
             if self._sink.index == self._index:
-                self._sink.note("call.unnamed", self._name)
+                out = self._sink.out
+                if not (out and isinstance(out[-1], Note) and out[-1].code.startswith("call.")):
+                    self._sink.note("call.unnamed", self._name)
                 self._state = State.DROP
         return pos
 
