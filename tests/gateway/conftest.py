@@ -14,8 +14,9 @@ import aiohttp
 import pytest
 import uvicorn
 
-from turnwire.gateway.app import Gateway, create_app
+from turnwire.gateway.app import Gateway
 from turnwire.gateway.assembly import assemble
+from turnwire.gateway.server import server_config
 from turnwire.gateway.settings import Settings
 
 
@@ -56,9 +57,7 @@ async def running(settings: Settings) -> AsyncIterator[Client]:
     gateway = Gateway(settings, [runtime])
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(
-        uvicorn.Config(create_app(gateway), http="httptools", access_log=False, log_config=None, lifespan="on")
-    )
+    server = uvicorn.Server(server_config(gateway))
     task = asyncio.create_task(server.serve(sockets=[listener]))
     while not server.started:
         await asyncio.sleep(0.005)

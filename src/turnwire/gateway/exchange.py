@@ -50,6 +50,7 @@ _ENDINGS: dict[str, tuple[ErrorKind, str]] = {
     "idle": ("timeout", "The engine was silent for too long; try again."),
     "shutdown": ("overloaded", "The gateway is shutting down; try again."),
 }
+_LAST_WORDS_S = 5.0
 _ALPHABET = string.ascii_letters + string.digits
 
 
@@ -301,8 +302,7 @@ async def run_watched(host: Host, turn: Turn, sink: Sink, receive: Receive | Non
         return await task
     except asyncio.CancelledError:
         if live.ended_by in _ENDINGS:
-            kind, message = _ENDINGS[live.ended_by]
-            await turn.fail(TurnFailure(kind, message, retry_after=1), sink)
+            await _last_words(turn, TurnFailure(*_ENDINGS[live.ended_by], retry_after=1), sink)
             return turn.outcome
         if live.ended_by is not None:
             raise ClientGone from None
@@ -310,11 +310,20 @@ async def run_watched(host: Host, turn: Turn, sink: Sink, receive: Receive | Non
         raise
     finally:
         passage.ended_by = live.ended_by
-        host.heartbeat.forget(live)
+        passage.silence = host.heartbeat.forget(live)
         if watcher is not None:
             watcher.cancel()
         passage.outcome = turn.outcome
         host.passed(passage)
+
+
+async def _last_words(turn: Turn, failure: TurnFailure, sink: Sink) -> None:
+    """Tell the client why its turn is ended; one that does not read is not waited for."""
+    try:
+        async with asyncio.timeout(_LAST_WORDS_S):
+            await turn.fail(failure, sink)
+    except TimeoutError:
+        turn.cut = True
 
 
 def response_headers(passage: Passage) -> list[tuple[bytes, bytes]]:

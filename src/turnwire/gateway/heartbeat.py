@@ -30,18 +30,22 @@ class Pulsed(Protocol):
 
 
 class Pulse(msgspec.Struct):
-    """How long a turn has been silent or stuck in a write, in ticks."""
+    """How long a turn has been silent or stuck in a write, in ticks; `hushed` is all its silence so far."""
 
     turn: Pulsed
     silent: int = 0
     stuck: int = 0
+    hushed: int = 0
     beating: asyncio.Task[None] | None = None
 
 
 class Heartbeat:
-    """Watches every live turn. Limits are in seconds, `tick_s` is the resolution; `quiet`: no turn lives."""
+    """Watches every live turn. Limits are in seconds, `tick_s` is the resolution (half a second, or finer where a limit
+    is short); `quiet`: no turn lives."""
 
-    def __init__(self, *, keepalive_s: float, idle_s: float, stall_s: float, tick_s: float = 0.5) -> None:
+    def __init__(self, *, keepalive_s: float, idle_s: float, stall_s: float, tick_s: float | None = None) -> None:
+        if tick_s is None:
+            tick_s = min(0.5, max(min(keepalive_s, idle_s, stall_s) / 4, 0.005))
         self._tick_s = tick_s
         self._keepalive = max(1, round(keepalive_s / tick_s))
         self._idle = max(1, round(idle_s / tick_s))
@@ -61,12 +65,14 @@ class Heartbeat:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
 
-    def forget(self, turn: Pulsed) -> None:
+    def forget(self, turn: Pulsed) -> float:
+        """Stop watching, and say how many seconds the turn's engine was silent in all."""
         pulse = self._pulses.pop(turn, None)
         if pulse is not None and pulse.beating is not None:
             pulse.beating.cancel()
         if not self._pulses:
             self.quiet.set()
+        return pulse.hushed * self._tick_s if pulse is not None else 0.0
 
     def expire_all(self, reason: str) -> None:
         """End every live turn."""
@@ -92,6 +98,7 @@ class Heartbeat:
         if turn.writing:
             return
         pulse.silent += 1
+        pulse.hushed += 1
         if pulse.silent > self._idle:
             turn.expire("idle")
         elif pulse.silent % self._keepalive == 0 and (pulse.beating is None or pulse.beating.done()):

@@ -34,7 +34,8 @@ class TurnOutcome(msgspec.Struct, kw_only=True):
 
 class Passage(msgspec.Struct, kw_only=True):
     """A request on its way through the house. Times are monotonic seconds; `ended_by` says who ended it early (the
-    client: `gone`, a stalled reader: `stalled`, a silent engine: `idle`)."""
+    client: `gone`, a stalled reader: `stalled`, a silent engine: `idle`, the operator: `shutdown`); `silence` is how
+    long its engine said nothing."""
 
     api: str
     turn_id: str
@@ -48,6 +49,7 @@ class Passage(msgspec.Struct, kw_only=True):
     continuity: Verdict
     first_token: float | None = None
     outcome: TurnOutcome | None = None
+    silence: float = 0.0
     ended_by: str | None = None
 
     @property

@@ -21,9 +21,10 @@ from turnwire.engines.downloads import Progress
 
 from .app import Gateway, create_app
 from .assembly import assemble
+from .limits_http import HttpBounds, bounded_http
 from .settings import Settings
 
-__all__ = ["GatewayServer", "run"]
+__all__ = ["GatewayServer", "run", "server_config"]
 
 log = logging.getLogger("turnwire.server")
 
@@ -59,24 +60,32 @@ class _CutOnPurpose(logging.Filter):
         return "without completing response" not in record.getMessage()
 
 
+def server_config(gateway: Gateway) -> uvicorn.Config:
+    """How uvicorn serves a gateway."""
+    settings = gateway.settings
+    bounds = HttpBounds(
+        head_bytes=settings.max_head, headers=settings.max_headers, request_s=settings.request_timeout
+    )
+    return uvicorn.Config(
+        create_app(gateway),
+        http=bounded_http(bounds),
+        ws="websockets-sansio",
+        ws_max_size=settings.max_body,
+        access_log=False,
+        log_config=None,
+        lifespan="on",
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=5,
+    )
+
+
 class GatewayServer(uvicorn.Server):
     """uvicorn with our own way of ending."""
 
     def __init__(self, gateway: Gateway) -> None:
-        super().__init__(
-            uvicorn.Config(
-                create_app(gateway),
-                http="httptools",
-                ws="websockets-sansio",
-                ws_max_size=gateway.settings.max_body,
-                access_log=False,
-                log_config=None,
-                lifespan="on",
-                server_header=False,
-                date_header=False,
-                timeout_graceful_shutdown=5,
-            )
-        )
+        super().__init__(server_config(gateway))
         logging.getLogger("uvicorn.error").addFilter(_CutOnPurpose())
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
         self._gateway = gateway

@@ -54,6 +54,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     queue: int = 1024
     queue_timeout: float = 120.0
     max_body: int = 32 * 1024 * 1024
+    max_head: int = 64 * 1024
+    max_headers: int = 256
+    request_timeout: float = 120.0
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, Any]:

@@ -221,7 +221,13 @@ class Turn:
         data = self.encoder.feed(events)
         if data:
             await self._open(sink)
-            await sink.write(data)
+            await self._put(data, sink)
+
+    async def _put(self, data: bytes, sink: Sink) -> None:
+        """A write that the heartbeat can see."""
+        self.writing = True
+        await sink.write(data)
+        self.writing = False
 
     async def _complete(self, completion: Completion, sink: Sink) -> None:
         dressed: list[Event] = []
@@ -256,7 +262,7 @@ class Turn:
             await self._settle(self.passage)
         await self._open(sink)
         if data:
-            await sink.write(data)
+            await self._put(data, sink)
 
     def _ended(self, completion: Completion) -> FinishReason:
         """A structured engine says `stop` or `tool_calls` by its own lights; a call in the stream decides."""
@@ -281,7 +287,7 @@ class Turn:
             raise failure
         data = self.encoder.fail(failure)
         if data:
-            await sink.write(data)
+            await self._put(data, sink)
         else:
             self.cut = True
 

@@ -1,0 +1,149 @@
+"""Bounds on the HTTP connection itself, below any API: the size of a request's head and how long it may take.
+
+Promise: a head over its limits is answered 431 and a request that does not arrive whole in time 408, both before the
+application hears of them; a connection that is being closed is gone within a bound, whether its peer reads or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, ClassVar
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
+
+__all__ = ["HttpBounds", "bounded_http"]
+
+
+class HttpBounds(msgspec.Struct, frozen=True, kw_only=True):
+    """`head_bytes` counts the request line and all headers, `headers` their number; `request_s` is the time from a
+    request's first byte (or from connecting) to its last; `linger_s` the time to take what was still to be sent."""
+
+    head_bytes: int
+    headers: int
+    request_s: float
+    linger_s: float = 5.0
+
+
+class _HeadTooLarge(Exception):
+    """Raised inside the parser, which then stops."""
+
+
+class _BoundedHttp(HttpToolsProtocol):
+    bounds: ClassVar[HttpBounds]
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._application = self.app
+        self.app = self._served  # type: ignore[assignment]
+        self._in_head = True
+        self._head = 0
+        self._deadline: asyncio.TimerHandle | None = None
+
+    async def _served(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._application(scope, receive, send)  # type: ignore[arg-type]
+        finally:
+            self._leave_soon()
+
+    # ------------------------------------------------------------------------------------------------- the head
+
+    def data_received(self, data: bytes) -> None:
+        if self._in_head:
+            self._head += len(data)
+        super().data_received(data)
+        # Only a head that is still incomplete is counted here: a whole one may have its body in the same piece.
+        if self._in_head and self._head > self.bounds.head_bytes:
+            self._refuse(431, "The request's head is too large.")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head = True
+        self._await_request()
+
+    def on_headers_complete(self) -> None:
+        self._in_head, self._head = False, 0
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if size > self.bounds.head_bytes or len(self.headers) > self.bounds.headers:
+            raise _HeadTooLarge
+        super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        size = len(self.url) if self.headers is not None else 0
+        size += sum(len(name) + len(value) + 4 for name, value in self.headers or ())
+        if size > self.bounds.head_bytes or len(self.headers or ()) > self.bounds.headers:
+            self._refuse(431, "The request's head is too large.")
+        else:
+            self._refuse(400, "This is not a valid HTTP request.")
+
+    def _refuse(self, status: int, message: str) -> None:
+        if self.transport.is_closing():
+            return
+        body = msgspec.json.encode({"error": {"message": message, "type": "invalid_request_error", "code": None}})
+        head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
+        self.transport.write(STATUS_LINE[status] + head + body)
+        self.transport.close()
+        self._leave_soon()
+
+    # ------------------------------------------------------------------------------------------------- the clock
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._await_request()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._stop_clock()
+
+    def handle_websocket_upgrade(self) -> None:
+        self._stop_clock()
+        super().handle_websocket_upgrade()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_clock()
+        super().connection_lost(exc)
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._leave_soon()
+
+    def _await_request(self) -> None:
+        self._stop_clock()
+        self._deadline = self.loop.call_later(self.bounds.request_s, self._too_slow)
+
+    def _stop_clock(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_slow(self) -> None:
+        if self._in_head and not self._head:
+            # Nothing was asked, so nothing is answered.
+            self.transport.close()
+        elif self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete:
+            self.transport.abort()
+        else:
+            self._refuse(408, "The request did not arrive in time.")
+
+    def _leave_soon(self) -> None:
+        if self.transport.get_write_buffer_size():
+            self.loop.call_later(self.bounds.linger_s, self._leave)
+
+    def _leave(self) -> None:
+        # Closing waits for the peer to read; one that never does would keep its connection for ever.
+        if self.transport.is_closing():
+            self.transport.abort()
+
+
+def bounded_http(bounds: HttpBounds) -> type[HttpToolsProtocol]:
+    """A protocol for uvicorn that keeps these bounds."""
+    return type("BoundedHttp", (_BoundedHttp,), {"bounds": bounds})
