@@ -134,7 +134,7 @@ class _Draft:
         thinking = self._begun_thinking(turn, message)
         if turn.complete:
             return _Turn(turn.ids, True, thinking)
-        rest = spoken_on(self._scribe, self._traits, rest_of(message), self._plan.args)
+        rest = spoken_on(self._scribe, self._traits, rest_of(message), self._plan.args, after_thought=True)
         if rest is None:
             return None
         return _Turn([*turn.ids, *self._builder.tokenizer.encode(rest)], False, thinking)

@@ -45,10 +45,20 @@ def spoken_in_order(
     return None if rest is None else Speech(first + rest, begins)
 
 
-def spoken_on(scribe: Scribe, traits: TemplateTraits, blocks: Sequence[Block], args: Mapping[str, Any]) -> str | None:
-    """More of a turn that has already begun."""
+def spoken_on(
+    scribe: Scribe,
+    traits: TemplateTraits,
+    blocks: Sequence[Block],
+    args: Mapping[str, Any],
+    *,
+    after_thought: bool = False,
+) -> str | None:
+    """More of a turn that has already begun; `after_thought`: it stands right behind a thought's closing mark."""
+    groups = _groups(blocks)
     said: list[str] = []
-    for group in _groups(blocks):
+    if after_thought and groups and isinstance(groups[0][0], TextBlock):
+        said.append(_gap(scribe, traits, args))
+    for group in groups:
         if all(isinstance(block, TextBlock) for block in group):
             said.append(_message(group).text)
             continue
@@ -57,6 +67,15 @@ def spoken_on(scribe: Scribe, traits: TemplateTraits, blocks: Sequence[Block], a
             return None
         said.append((traits.thought_open if _thinks(group) else "") + text)
     return "".join(said)
+
+
+def _gap(scribe: Scribe, traits: TemplateTraits, args: Mapping[str, Any]) -> str:
+    """What the template writes between a thought's closing mark and the text behind it."""
+    words = (ReasoningBlock(text="thought"), TextBlock(text="words"))
+    spoken = scribe.spoken(_message(words), _switched(args, traits, True)) or ""
+    _, mark, rest = spoken.partition(traits.thought_close) if traits.thought_close else ("", "", "")
+    gap, found, _ = rest.partition("words")
+    return gap if mark and found and not gap.strip() else ""
 
 
 def rest_of(message: Message) -> tuple[Block, ...]:
