@@ -210,7 +210,7 @@ def test_resume_after_the_gateway_was_restarted(serve: Serve, claude: Any) -> No
     gateway.stop()
     gateway.start()
     succeeded(run("What was it?", "--resume", session), "It was hello.")
-    prefix_held(gateway.records(3))
+    prefix_held(gateway.records(3), restarted_before=3)
 
 
 def test_tool_search_keeps_the_prefix(serve: Serve, claude: Any) -> None:
