@@ -11,7 +11,7 @@ import msgspec
 
 from turnwire.protocols.chat.echo import Chorus, Echo
 from turnwire.protocols.chat.stream import score_object
-from turnwire.protocols.chat.vocabulary import completion_id, finish_reason, seal_detail, usage_object
+from turnwire.protocols.chat.vocabulary import BLOCK_BREAK, completion_id, finish_reason, seal_detail, usage_object
 from turnwire.protocols.wire import TurnFacts, TurnFailure
 from turnwire.turns import (
     BlockClosed,
@@ -40,8 +40,7 @@ class DocumentEncoder:
         self._chorus = chorus or Chorus()
         self._usage = Usage(0)
         self._kinds: dict[int, str] = {}
-        self._text: list[str] = []
-        self._thoughts: list[str] = []
+        self._blocks: dict[int, list[str]] = {}
         self._calls: list[dict[str, object]] = []
         self._details: list[dict[str, object]] = []
         self._scores: list[dict[str, object]] = []
@@ -55,9 +54,7 @@ class DocumentEncoder:
             if isinstance(event, BlockOpened):
                 self._kinds[event.index] = event.kind
             elif isinstance(event, BlockDelta):
-                kind = self._kinds[event.index]
-                if kind != "tool_call":
-                    (self._text if kind == "text" else self._thoughts).append(event.text)
+                self._blocks.setdefault(event.index, []).append(event.text)
             elif isinstance(event, ToolCallClosed):
                 function = {"name": event.name, "arguments": event.arguments}
                 self._calls.append({"id": event.call_id, "type": "function", "function": function})
@@ -78,9 +75,9 @@ class DocumentEncoder:
         return b""
 
     def _finished(self, event: Finished) -> bytes:
-        message: dict[str, object] = {"role": "assistant", "content": "".join(self._text) or None, "refusal": None}
-        if self._thoughts:
-            message["reasoning_content"] = "".join(self._thoughts)
+        message: dict[str, object] = {"role": "assistant", "content": self._joined("text") or None, "refusal": None}
+        if thoughts := self._joined("reasoning"):
+            message["reasoning_content"] = thoughts
         if self._details:
             message["reasoning_details"] = self._details
         if self._calls:
@@ -106,3 +103,7 @@ class DocumentEncoder:
                 "usage": usage_object(self._chorus.usage),
             }
         )
+
+    def _joined(self, kind: str) -> str:
+        """All of a turn's thoughts or prose, which is all the place that the API has for them."""
+        return BLOCK_BREAK.join("".join(self._blocks[index]) for index in self._blocks if self._kinds[index] == kind)

@@ -86,9 +86,7 @@ class Fields:
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise invalid(name, "must be a number")
             values[name] = kind(value)
-        return Sampling(
-            max_tokens=max_tokens, stop=self._stops(), logit_bias=self._bias(), logprobs=logprobs, **values
-        )
+        return Sampling(max_tokens=max_tokens, stop=self._stops(), logit_bias=self._bias(), logprobs=logprobs, **values)
 
     def _stops(self) -> tuple[str, ...]:
         stop = self.get("stop", [])

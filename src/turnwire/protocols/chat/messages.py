@@ -140,22 +140,29 @@ def _said(wire: dict[str, Any], path: str, notes: list[Note]) -> list[Block]:
 
 
 def _thoughts(wire: dict[str, Any]) -> list[Block]:
-    """A turn's thoughts: our own carriers first, since they know the order; else the first spelling that is there."""
+    """A turn's thoughts: the carriers of `reasoning_details`, which know the order. Where they hold no words of their
+    own, the words that stand beside them go with the first, for the case that it cannot be opened."""
     details = wire.get("reasoning_details")
-    if isinstance(details, list):
-        found = [block for entry in details if isinstance(entry, dict) if (block := _detail(entry)) is not None]
-        if found:
-            return found
+    entries = details if isinstance(details, list) else []
+    found = [block for entry in entries if isinstance(entry, dict) if (block := _detail(entry)) is not None]
+    if any(block.text for block in found):
+        return [*found]
+    words = _words(wire)
+    if not words:
+        return [*found]
+    seal = found[0].seal if found else None
+    return [ReasoningBlock(text=words, seal=seal), *found[1:]]
+
+
+def _words(wire: dict[str, Any]) -> str:
+    """The first spelling of a message's thoughts that holds any."""
     for name in ("reasoning_content", "reasoning", "thinking"):
-        value = wire.get(name)
-        if isinstance(value, str) and value:
-            return [ReasoningBlock(text=value)]
-        if isinstance(value, (list, dict)) and (text := _joined(value)):
-            return [ReasoningBlock(text=text)]
-    return []
+        if text := _joined(wire.get(name)):
+            return text
+    return ""
 
 
-def _detail(entry: dict[str, Any]) -> Block | None:
+def _detail(entry: dict[str, Any]) -> ReasoningBlock | None:
     kind, text, data = entry.get("type"), entry.get("text"), entry.get("data")
     if kind == "reasoning.encrypted" and isinstance(data, str):
         return ReasoningBlock(text="", seal=data, redacted=True)

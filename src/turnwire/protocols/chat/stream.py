@@ -14,12 +14,14 @@ import msgspec
 from turnwire.protocols.chat.echo import Chorus, Echo
 from turnwire.protocols.chat.errors import error_object
 from turnwire.protocols.chat.vocabulary import (
+    BLOCK_BREAK,
     completion_id,
     dispatch_object,
     finish_reason,
     seal_detail,
     usage_object,
 )
+from turnwire.protocols.sse import frame, one_line, quoted
 from turnwire.protocols.wire import TurnFacts, TurnFailure
 from turnwire.turns import (
     BlockClosed,
@@ -55,14 +57,15 @@ class StreamEncoder:
         self._thoughts: dict[int, list[str]] = {}
         self._heads: dict[int, tuple[bytes, bytes]] = {}
         self._carried = 0
-        self._unwritten: set[int] = set()
+        self._unwritten: dict[int, str] = {}
+        self._spoken: set[str] = set()
         common = {
             "id": completion_id(facts.turn_id),
             "object": "chat.completion.chunk",
             "created": facts.created,
             "model": facts.model,
         }
-        self._common = _encode(common)[:-1]
+        self._common = one_line(_encode(common))[:-1]
         self._head = b"data: " + self._common + b',"choices":[{"index":%d,"delta":' % choice
         self._tail = b',"finish_reason":null}]}\n\n'
 
@@ -75,9 +78,10 @@ class StreamEncoder:
         for event in events:
             if type(event) is BlockDelta:
                 head, tail = self._heads[event.index]
-                out += (head, _encode(event.text), tail)
-                if self._unwritten:
-                    self._unwritten.discard(event.index)
+                text = event.text
+                if self._unwritten and event.index in self._unwritten:
+                    text = self._first(event.index, text)
+                out += (head, quoted(text), tail)
                 thought = self._thoughts.get(event.index)
                 if thought is not None:
                     thought.append(event.text)
@@ -91,14 +95,14 @@ class StreamEncoder:
         return _KEEPALIVE
 
     def fail(self, failure: TurnFailure) -> bytes:
-        return b"data: " + _encode(error_object(failure)) + b"\n\n"
+        return b"data: " + one_line(_encode(error_object(failure))) + b"\n\n"
 
     # --------------------------------------------------------------------------------------------------- the events
 
     def _opened(self, event: BlockOpened, out: list[bytes]) -> None:
+        self._unwritten[event.index] = event.kind
         if event.kind == "tool_call":
             index = self._calls[event.index] = len(self._calls)
-            self._unwritten.add(event.index)
             first = {
                 "index": index,
                 "id": event.call_id,
@@ -117,6 +121,7 @@ class StreamEncoder:
 
     def _closed(self, event: BlockClosed, out: list[bytes]) -> None:
         self._heads.pop(event.index, None)
+        self._unwritten.pop(event.index, None)
         thought = self._thoughts.pop(event.index, None)
         if thought is not None:
             whole = {"index": self._choice, "reasoning_content": "".join(thought)}
@@ -128,8 +133,8 @@ class StreamEncoder:
         head, tail = self._heads.pop(event.index)
         if event.index in self._unwritten:
             # The arguments became known only as a whole.
-            self._unwritten.discard(event.index)
-            out += (head, _encode(event.arguments), tail)
+            del self._unwritten[event.index]
+            out += (head, quoted(event.arguments), tail)
         if self._facts.dispatch and not event.malformed:
             index = self._calls[event.index]
             fragment = {"tool_calls": [{"index": index, "function": {"arguments": ""}}]}
@@ -139,7 +144,7 @@ class StreamEncoder:
         if self._echo.dispatch == "delta":
             out.append(self._chunk({**fragment, name: body}))
         else:
-            out.append(b"event: " + name.encode() + b"\ndata: " + _encode(body) + b"\n\n")
+            out.append(frame(name, body))
 
     def _sealed(self, event: SealCarried, out: list[bytes]) -> None:
         # Of use only where a thought came before: clients keep the list with the message's reasoning.
@@ -153,7 +158,7 @@ class StreamEncoder:
     def _scored(self, event: TokensScored, out: list[bytes]) -> None:
         if self._echo.logprobs:
             content = [score_object(token, logprob, top) for token, logprob, top in event.tokens]
-            logprobs = b',"logprobs":' + _encode({"content": content, "refusal": None})
+            logprobs = b',"logprobs":' + one_line(_encode({"content": content, "refusal": None}))
             out.append(self._head + b"{}" + logprobs + self._tail)
 
     def _used(self, event: Usage, out: list[bytes]) -> None:
@@ -169,7 +174,15 @@ class StreamEncoder:
             out.append(_DONE)
 
     def _chunk(self, delta: dict[str, object]) -> bytes:
-        return self._head + _encode(delta) + self._tail
+        return self._head + one_line(_encode(delta)) + self._tail
+
+    def _first(self, index: int, text: str) -> str:
+        """A block's first text. The API joins all thoughts and all prose of a turn; a break keeps them apart."""
+        kind = self._unwritten.pop(index)
+        if kind == "tool_call" or kind not in self._spoken:
+            self._spoken.add(kind)
+            return text
+        return BLOCK_BREAK + text
 
 
 def score_object(token: str, logprob: float, top: Sequence[tuple[str, float]]) -> dict[str, object]:

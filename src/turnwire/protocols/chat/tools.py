@@ -54,6 +54,7 @@ def _tool(wire: Any, path: str, notes: list[Note]) -> Tool | None:
     description = body.get("description")
     text = description if isinstance(description, str) else ""
     if kind == "custom":
+        notes.append(Note("tools.custom_as_function", f"{path}: calls of {name} come as a function with one `input`"))
         return Tool(name=name, description=text, kind="custom", schema=_RAW_INPUT, **_grammar(body))
     schema = body.get("parameters")
     if schema is not None and not isinstance(schema, dict):

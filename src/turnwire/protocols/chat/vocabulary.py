@@ -5,7 +5,10 @@ from __future__ import annotations
 from turnwire.protocols.chat.messages import SEAL_FORMAT
 from turnwire.turns import FinishReason, ToolCallClosed, Usage
 
-__all__ = ["completion_id", "dispatch_object", "finish_reason", "seal_detail", "usage_object"]
+__all__ = ["BLOCK_BREAK", "completion_id", "dispatch_object", "finish_reason", "seal_detail", "usage_object"]
+
+BLOCK_BREAK = "\n\n"
+"""Stands between two thoughts, or two pieces of prose, that had something else between them."""
 
 _FINISH: dict[FinishReason, str] = {
     "stop": "stop",
