@@ -6,7 +6,7 @@ Promise: what was chosen and why is logged; what cannot be used is an AssemblyEr
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeAlias
@@ -19,10 +19,12 @@ from turnwire.engines.spec import EngineSpec, SpecError, create_engine, parse_sp
 from turnwire.parsers import Dialect, UnknownDialect, detect, resolve
 from turnwire.profiles import Profile, ProfileError, load_book
 from turnwire.prompts.builder import PromptBuilder
+from turnwire.prompts.encodings.deepseek import DeepSeekEncoding
+from turnwire.prompts.encodings.harmony import HarmonyEncoding
 from turnwire.prompts.policy import ReplayPolicy
 from turnwire.prompts.seals import Sealer
 from turnwire.prompts.store import MemoryTurnStore, TurnStore
-from turnwire.prompts.template import ChatTemplate, default_template
+from turnwire.prompts.template import ChatTemplate, Renderer, default_template
 
 from .runtime import ModelRuntime
 from .sealkeys import SealKeyError, seal_keys
@@ -67,8 +69,8 @@ def _assembled(settings: Settings, engine: Engine, info: EngineInfo, source: Pro
         log.warning("%s: %s", info.name, warning)
     model_id = _model_id(settings, info)
     profile = load_book(settings.profiles).find(model_id)
-    template = _template(source)
     dialect, why = _dialect(settings, model_id, profile, source)
+    renderer = _renderer(source, dialect)
     log.info("model %s: dialect %s (%s), prompts from %s", model_id, dialect.name, why, source.origin)
     policy = ReplayPolicy(history=settings.history_thinking or "auto")
     return ModelRuntime(
@@ -78,7 +80,7 @@ def _assembled(settings: Settings, engine: Engine, info: EngineInfo, source: Pro
         engine=engine,
         info=info,
         dialect=dialect,
-        builder=PromptBuilder(template, source.tokenizer, policy=policy),
+        builder=PromptBuilder(renderer, source.tokenizer, policy=policy, end_tokens=source.ends or None),
         tokenizer=source.tokenizer,
         window=settings.window or info.window or (profile.window if profile else None) or DEFAULT_WINDOW,
         profile=profile,
@@ -147,13 +149,30 @@ def _limits(settings: Settings) -> PoolLimits:
     return PoolLimits(concurrency=settings.concurrency, queue=settings.queue, queue_timeout=settings.queue_timeout)
 
 
-def _template(source: PromptSource) -> ChatTemplate:
-    def clock() -> datetime:
-        return datetime.now(UTC).astimezone()
+def _clock() -> datetime:
+    return datetime.now(UTC).astimezone()
 
-    if source.template is None:
-        return default_template(clock=clock)
-    return ChatTemplate(source.template, {"bos_token": source.bos, "eos_token": source.eos}, clock=clock)
+
+# Models that come with an encoding of their own instead of a template.
+_ENCODINGS: dict[str, Callable[[], Renderer]] = {
+    "gpt_oss": lambda: HarmonyEncoding(clock=_clock),
+    "deepseek_v3_2": lambda: DeepSeekEncoding("v3.2"),
+    "deepseek_v4": lambda: DeepSeekEncoding("v4"),
+}
+
+
+def _renderer(source: PromptSource, dialect: Dialect) -> Renderer:
+    """What writes the prompts: the model's template, its own encoding, or the project's template."""
+    if source.template is not None:
+        return ChatTemplate(source.template, {"bos_token": source.bos, "eos_token": source.eos}, clock=_clock)
+    if source.builtin and source.origin == "built in":
+        return default_template(clock=_clock)
+    encoding = _ENCODINGS.get(dialect.name)
+    if encoding is not None:
+        return encoding()
+    if source.builtin:
+        return default_template(clock=_clock)
+    raise AssemblyError(f"{source.origin} has no chat template. Give one with --template FILE.")
 
 
 def _dialect(settings: Settings, model_id: str, profile: Profile | None, source: PromptSource) -> tuple[Dialect, str]:
@@ -163,9 +182,9 @@ def _dialect(settings: Settings, model_id: str, profile: Profile | None, source:
     if profile is not None:
         reasoning = settings.reasoning or profile.reasoning
         return resolve(profile.dialect, reasoning, fenced=profile.fenced_json), f"profile {profile.name}"
-    if source.template is None:
+    if source.template is None and source.builtin:
         return resolve("qwen3_coder", settings.reasoning), "the built-in template"
-    found = detect(model_id, source.template, source.tokenizer.special_tokens)
+    found = detect(model_id, source.template or "", source.tokenizer.special_tokens)
     if found.dialect is None:
         near = f" It may be one of: {', '.join(found.candidates)}." if found.candidates else ""
         raise AssemblyError(

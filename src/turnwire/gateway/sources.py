@@ -24,13 +24,16 @@ class SourceError(ValueError):
 
 
 class PromptSource(msgspec.Struct, kw_only=True):
-    """A tokenizer, a template (None: the project's own), the template's bos/eos texts, and where they came from."""
+    """A tokenizer, a template (None: the model ships none), the template's bos/eos texts, every text that ends a turn,
+    and where they came from. `builtin`: the project's own template may stand in."""
 
     tokenizer: Tokenizer
     template: str | None = None
     bos: str = ""
     eos: str = ""
+    ends: tuple[str, ...] = ()
     origin: str = "built in"
+    builtin: bool = False
 
 
 def find_source(model: str | None, *, tokenizer: str | None, template: str | None, builtin: bool) -> PromptSource:
@@ -53,13 +56,13 @@ def find_source(model: str | None, *, tokenizer: str | None, template: str | Non
             config = _config(folder)
             source.template = _template_text(folder, config)
             source.bos, source.eos = _token(config, "bos_token"), _token(config, "eos_token")
+            source.ends = _ends(folder, source.tokenizer)
     if template is not None:
         try:
             source.template = Path(template).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise SourceError(f"The template {template} cannot be read: {error}") from None
-    if source.template is None and not builtin:
-        raise SourceError(f"{place} has no chat template. Give one with --template FILE.")
+    source.builtin = builtin
     return source
 
 
@@ -74,7 +77,7 @@ def _folder(place: str) -> str:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    patterns = ["tokenizer*", "*.jinja", "tekken.json", "*.tiktoken"]
+    patterns = ["tokenizer*", "*.jinja", "tekken.json", "*.tiktoken", "generation_config.json"]
     try:
         return str(snapshot_download(place, allow_patterns=patterns))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
@@ -114,6 +117,18 @@ def _template_text(folder: str, config: dict[str, Any]) -> str | None:
         named = {entry.get("name"): entry.get("template") for entry in templates if isinstance(entry, dict)}
         templates = named.get("tool_use") or named.get("default")
     return templates if isinstance(templates, str) else None
+
+
+def _ends(folder: str, tokenizer: Tokenizer) -> tuple[str, ...]:
+    """The texts of every token that the model's generation config stops at."""
+    path = Path(folder) / "generation_config.json"
+    try:
+        config = msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return ()
+    ids = config.get("eos_token_id") if isinstance(config, dict) else None
+    known = [ids] if isinstance(ids, int) else ids if isinstance(ids, list) else []
+    return tuple(tokenizer.decode([token]) for token in known if isinstance(token, int))
 
 
 def _token(config: dict[str, Any], name: str) -> str:
