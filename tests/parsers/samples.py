@@ -92,6 +92,11 @@ INVOKE = (
     '<parameter name="count">3</parameter>\n</invoke>\n<invoke name="ls">\n</invoke>\n</minimax:tool_call>\nDone.'
 )
 
+ACTION = (
+    '<|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "edit", "parameters": {"path": "a", "count": 3}},\n'
+    '    {"tool_call_id": "1", "tool_name": "ls", "parameters": {}}\n]<|END_ACTION|>'
+)
+
 SAMPLES: dict[str, str] = {
     "qwen3_coder": QWEN,
     "nemotron_v3": QWEN,
@@ -183,6 +188,34 @@ SAMPLES: dict[str, str] = {
         '<|close|>call<|sep|><|open|>call tool="ls" index="2"<|sep|><|close|>call<|sep|><|close|>tools<|sep|>'
         "<|open|>response<|sep|>Done.<|close|>response<|sep|><|close|>message<|sep|><|end_of_msg|>"
     ),
+    "functionary_v3_2": (
+        'all\nOn it.>>>edit\n{"path": "a", "count": 3}>>>ls\n{}>>>all\nDone.<|eot_id|>'
+    ),
+    "functionary_v3_1": (
+        'On it. <function=edit>{"path": "a", "count": 3}</function><function=ls>{}</function> Done.<|eom_id|>'
+    ),
+    "gigachat3": (
+        'On it.<|message_sep|>\n\nfunction call<|role_sep|>\n{"name": "edit", "arguments": {"path": "a", "count": 3}}'
+        '<|function_call|>{"name": "ls", "arguments": {}}Done.</s>'
+    ),
+    "cohere_command3": f"<|START_THINKING|>Plan.<|END_THINKING|><|START_RESPONSE|>On it.<|END_RESPONSE|>{ACTION}Done.",
+    "cohere_command4": f"Plan.<|END_THINKING|><|START_TEXT|>On it.<|END_TEXT|>{ACTION}Done.<|END_OF_TURN_TOKEN|>",
+    "command_r_plus": (
+        'On it.\nAction:\n```json\n[\n    {\n        "tool_name": "edit",\n        "parameters": {"path": "a", "count": 3}'
+        '\n    },\n    {"tool_name": "ls", "parameters": {}}\n]```\nDone.'
+    ),
+    "apertus": (
+        '<|inner_prefix|>Plan.<|inner_suffix|>On it.<|tools_prefix|>[{"edit": {"path": "a", "count": 3}}, {"ls": {}}]'
+        "<|tools_suffix|>Done.<|assistant_end|>"
+    ),
+    "apriel_1_5": f"<thinking>Plan.</thinking>On it.\n<tool_calls>{LIST}</tool_calls>Done.",
+    "apriel_1_6": f"Plan.\n[BEGIN FINAL RESPONSE]\nOn it.\n<tool_calls>{LIST}</tool_calls>Done.",
     "think": "<think>Plan.</think>On it. Done.",
     "plain": "On it. Done.",
+    "pythonic": 'On it.\n[edit(path="a", count=3), ls()]\nDone.',
+    "llama4_pythonic": 'On it.<|python_start|>[edit(path="a", count=3), ls()]<|python_end|>Done.<|eot|>',
+    "olmo3": (
+        'Plan.</think>On it.<function_calls>edit(path="a", count=3, options={"x": (1, {2})})\nls()</function_calls>Done.'
+    ),
+    "lfm2": '<think>Plan.</think>On it.<|tool_call_start|>[edit(path="a", count=3), ls()]<|tool_call_end|>Done.',
 }

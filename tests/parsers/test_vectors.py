@@ -25,6 +25,7 @@ REASONED = "reasoning is reported as reasoning; moving it into the answer is a w
 HIDDEN = "the call stage is not exercised, yet the markup is expected to vanish"
 PIPELINE = "framing is kept as text for a second stage of the peer's pipeline, though the message is to the user"
 UNROUTED = "text without a channel is shown as text; these peers drop it"
+MARKUP = "a call that was cut is reported as cut; its markup is no text"
 JUDGED_WRONG: dict[str, str] = {
     "deepseek_v3-e1a20052dc": BETWEEN,
     "deepseek_v3_1-3d0078da96": BETWEEN,
@@ -37,7 +38,15 @@ JUDGED_WRONG: dict[str, str] = {
     "hermes-909aab4e09": COMPLETE,
     "kimi_k2-3f358721fe": COMPLETE,
     "phi4_mini-d5b20acdac": COMPLETE,
+    "pythonic-75520c4431": COMPLETE,
+    "pythonic-bdd3f7d41b": COMPLETE,
+    "pythonic-b618ce310a": COMPLETE,
+    "pythonic-8d926fc620": MARKUP,
+    "pythonic-c81eff7f76": MARKUP,
+    "pythonic-54d2fe0e26": "a space between the parentheses makes it no less a call",
+    "lfm2-44c9e6a8a7": BETWEEN,
     "gpt_oss-63cc596ab6": COMPLETE,
+    "apriel_1_6-504cc72b0e": "a sentence of the prompt is expected as part of the model's thought",
     "inkling-17d461a3d6": PIPELINE,
     "inkling-2586fc6b05": "a call that is left in the text stays whole, with the marker that opens its message",
     "muse_glimmer-992da3feb6": PIPELINE,
@@ -122,8 +131,8 @@ def complaints(vector: dict[str, Any], turn: Turn) -> list[str]:
             given, asked = json.loads(call.text), want.get("arguments")
             if isinstance(asked, str):
                 asked = json.loads(asked)
-            if match.get("arguments") == "subset" and isinstance(given, dict) and isinstance(asked, dict):
-                given = {key: given.get(key) for key in asked}
+            if match.get("arguments") == "subset":
+                given = part(given, asked)
             if not same(given, asked):
                 found.append(f"arguments {given!r} instead of {asked!r}")
     if not found and expect.get("events") and match.get("content") != "ignore":
@@ -132,6 +141,15 @@ def complaints(vector: dict[str, Any], turn: Turn) -> list[str]:
         if order != asked_order:
             found.append(f"order {order} instead of {asked_order}")
     return found
+
+
+def part(given: Any, asked: Any) -> Any:
+    """What of `given` was asked for: the same keys, and as many items."""
+    if isinstance(given, dict) and isinstance(asked, dict):
+        return {key: part(given.get(key), asked[key]) for key in asked}
+    if isinstance(given, list) and isinstance(asked, list):
+        return [part(left, right) for left, right in zip(given, asked, strict=False)]
+    return given
 
 
 def same(left: Any, right: Any) -> bool:

@@ -74,10 +74,10 @@ class _Plan:
         table: dict[Mark, tuple[str, ...]] = {
             Mark.FENCE: ("```",),
             Mark.END: dialect.ends,
-            Mark.WRAPPER: dialect.wrappers,
             Mark.BREAK: dialect.breaks,
             Mark.THINK: reasoning.open if reasoning else (),
             Mark.THOUGHT: reasoning.close if reasoning else (),
+            Mark.WRAPPER: dialect.wrappers,  # behind closers: a wrapper of the answer may end a thought as well
             Mark.CALL: tuple(self.signs),
         }
         for place, moves in TRANSITIONS.items():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from turnwire.parsers.codecs.json_body import JsonBody
 from turnwire.parsers.dialect import Codec, RouterCodec, Sign, Start, Syntax
 from turnwire.parsers.scanner import WAIT, Scanner, blanks, prose_pattern
-from turnwire.turns import BlockKind, Note
+from turnwire.turns import BlockKind
 
 if TYPE_CHECKING:
     from turnwire.parsers.machine import Machine
@@ -126,20 +126,22 @@ class _Plan:
         }
         self.parts = {text: part for part, markers in texts.items() for text in markers}
         marks = [text for text, part in self.parts.items() if part is not Part.HINT]
-        self.lead = Scanner(self.parts)
-        self.marks = Scanner(marks)
+        solid = [text for text in marks if text.strip()]
+        self.lead = Scanner([*solid, *texts[Part.HINT]])
+        self.header = Scanner(marks)
+        self.solid = Scanner(solid)
         self.closes = Scanner(table.closes)
         self.next = (*table.opens, *table.inner)
         self.body: dict[str, Scanner] = {}
         self.plain: dict[str, str] = {}
         for kind in ("text", "reasoning"):
-            known = marks if kind in table.breaks else table.closes
+            known = solid if kind in table.breaks else table.closes
             self.body[kind] = Scanner(known)
             self.plain[kind] = prose_pattern(known)
         self.hopeless = re.compile(table.hopeless)
         self.lead_in = re.compile(table.lead_in)
         self.signs = {sign.text: sign for sign in table.calls.signs} if table.calls else {}
-        self.calls = Scanner([*self.signs, *marks])
+        self.calls = Scanner([*self.signs, *solid])
 
 
 @lru_cache(maxsize=64)
@@ -214,19 +216,15 @@ class ChannelsCodec:
         elif self._state is State.INNER and self._inner is not None:
             self._inner.finish()
         elif self._state is State.HEADER:
-            if self._implicit:
-                self._sink.reject("text")
-            elif self._call_begun():
+            route = self._table.rule(Header("".join(self._header), "", self._machine.tools, self._back is State.BODY))
+            if self._implicit or route is None:
+                self._sink.reject(self._kind if self._back is State.BODY else "text")
+            elif route.kind in ("call", "drop"):
                 self._sink.note("call.truncated")
         elif self._state is State.CALL:
             self._sink.note("call.truncated", self._name)
 
     # ---------------------------------------------------------------------------------------------------- steps
-
-    def _call_begun(self) -> bool:
-        header = Header("".join(self._header), "", self._machine.tools)
-        route = self._table.rule(header)
-        return route is not None and route.kind in ("call", "drop")
 
     def _lead(self, text: str, pos: int) -> int:
         sink = self._sink
@@ -281,7 +279,7 @@ class ChannelsCodec:
 
     def _read_header(self, text: str, pos: int) -> int:
         sink, plan = self._sink, self._plan
-        start, stop = plan.marks.find(text, pos, self._machine.closing)
+        start, stop = plan.header.find(text, pos, self._machine.closing)
         if start > pos:
             sink.keep(text[pos:start])
             self._header.append(text[pos:start])
@@ -327,7 +325,10 @@ class ChannelsCodec:
         header = "".join(self._header)
         found = self._plan.lead_in.match(header)
         lead = header[: found.end()] if found is not None else ""
-        route = self._table.rule(Header(lead, "", self._machine.tools)) or Route("text")
+        route = self._table.rule(Header(lead, "", self._machine.tools, self._back is State.BODY))
+        if route is None:
+            self._reject()
+            return
         rest = header[len(lead) :]
         if sink.trial is not None:
             opener = sink.trial[1] if sink.trial[1] in self._table.opens else ""
@@ -454,9 +455,7 @@ class ChannelsCodec:
             machine.hand(self)
             self._state = State.LEAD
             if self._sink.index == self._index:
-                out = self._sink.out
-                if not (out and isinstance(out[-1], Note) and out[-1].code.startswith("call.")):
-                    self._sink.note("call.unnamed", self._name)
+                self._sink.note("call.unnamed", self._name)
                 self._state = State.DROP
         return pos
 
@@ -468,7 +467,7 @@ class ChannelsCodec:
 
     def _drop(self, text: str, pos: int) -> int:
         """What is left of a body after its calls, or instead of one."""
-        start, stop = self._plan.marks.find(text, pos, self._machine.closing)
+        start, stop = self._plan.solid.find(text, pos, self._machine.closing)
         self._sink.keep(text[pos:start])
         if stop < 0:
             return start

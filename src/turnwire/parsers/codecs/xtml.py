@@ -158,7 +158,7 @@ class XtmlCodec:
         start, stop = _MARKERS.find(window, 0, closing)
         body = window[:start]
         word, gap = _WORD.match(body).groups()  # type: ignore[union-attr]
-        ended = bool(gap) and bool(word) or stop >= 0 or _WORD.fullmatch(body) is None
+        ended = (bool(gap) and bool(word)) or stop >= 0 or _WORD.fullmatch(body) is None
         if word not in ELEMENTS if ended else not any(name.startswith(word) for name in ELEMENTS):
             return None
         at = pos + len(marker)

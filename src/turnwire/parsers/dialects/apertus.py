@@ -1,0 +1,19 @@
+"""Apertus: calls as a list of objects with the name as key, which may stand inside a thought."""
+
+from __future__ import annotations
+
+from turnwire.parsers.codecs.envelope import Envelope
+from turnwire.parsers.dialect import Dialect, Reasoning
+
+__all__ = ["DIALECTS"]
+
+DIALECTS = (
+    Dialect(
+        name="apertus",
+        reasoning=Reasoning(("<|inner_prefix|>",), ("<|inner_suffix|>",), calls="pause", mentions=False),
+        calls=(Envelope(wrappers=(("<|tools_prefix|>", "<|tools_suffix|>"),), name_is_key=True),),
+        ends=("<|assistant_end|>", "</s>"),
+        turns=("<|assistant_start|>",),
+        aliases=("apertus2509",),
+    ),
+)
