@@ -44,12 +44,12 @@ async def _main(settings: Settings, listener: socket.socket, progress: Progress 
     runtime = await assemble(settings, progress)
     gateway = Gateway(settings, [runtime])
     host, port = listener.getsockname()[:2]
-    server = GatewayServer(gateway)
+    shown = f"[{host}]" if ":" in host else host
+    ready = f"turnwire: {runtime.id} on http://{shown}:{port} (dialect {runtime.dialect.name})"
+    server = GatewayServer(gateway, ready)
     # What exists by now lives as long as the process: the collector need not look at it again.
     gc.collect()
     gc.freeze()
-    shown = f"[{host}]" if ":" in host else host
-    print(f"turnwire: {runtime.id} on http://{shown}:{port} (dialect {runtime.dialect.name})", flush=True)
     await server.serve(sockets=[listener])
 
 
@@ -84,12 +84,18 @@ def server_config(gateway: Gateway) -> uvicorn.Config:
 class GatewayServer(uvicorn.Server):
     """uvicorn with our own way of ending."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, ready: str) -> None:
         super().__init__(server_config(gateway))
         logging.getLogger("uvicorn.error").addFilter(_CutOnPurpose())
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
         self._gateway = gateway
+        self._ready = ready
         self._drain: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            print(self._ready, flush=True)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:

@@ -1,0 +1,162 @@
+"""The command line as a person meets it: what it prints, and how it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import turnwire
+from turnwire.cli.main import main
+from turnwire.gateway.keys import Keyring
+
+
+def run(*arguments: str, given: str | None = None) -> Result:
+    return CliRunner().invoke(main, arguments, input=given)
+
+
+def script(folder: Path, text: str = "Sum.\n</think>\n\nFour.") -> str:
+    path = folder / "script.jsonl"
+    path.write_text(json.dumps({"text": text}) + "\n")
+    return f"scripted:{path}"
+
+
+def test_version() -> None:
+    assert run("version").output.strip() == turnwire.__version__
+
+
+def test_every_command_has_help() -> None:
+    for name, command in main.commands.items():
+        assert command.help, name
+        assert run(name, "--help").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--engine", "scriptd:x"], "did you mean scripted"),
+        (["--engine", "scripted:/does/not/exist"], "cannot read the script"),
+        (["--engine", "vllm:ftp://x"], "not an http(s) address"),
+        (["--config", "/does/not/exist.toml"], "does not exist"),
+        (["--host", "0.0.0.0"], "--allow-anonymous"),
+        (["--host", "0.0.0.0", "--keys", "/does/not/exist"], "turnwire keys new"),
+        (["--engine", "vllm:http://127.0.0.1:9"], "cannot be used"),
+        (["--seal-key", "short"], "at least 16 bytes"),
+    ],
+)
+def test_serve_refuses_with_what_to_change(tmp_path: Path, flags: list[str], message: str) -> None:
+    base = [] if "--engine" in flags else ["--engine", script(tmp_path)]
+    result = run("serve", "--port", "0", *base, *flags)
+    assert result.exit_code != 0
+    assert message in result.output
+    assert "Traceback" not in result.output
+
+
+def test_an_unknown_dialect_names_the_close_ones(tmp_path: Path) -> None:
+    result = run("serve", "--port", "0", "--engine", script(tmp_path), "--dialect", "qwen3-codr")
+    assert "did you mean qwen3_coder" in result.output
+
+
+def test_a_port_in_use_is_said(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        result = run("serve", "--engine", script(tmp_path), "--port", str(taken.getsockname()[1]))
+    assert "Is another server running there?" in result.output
+
+
+def test_serve_prints_where_it_listens_and_stops_when_told(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "turnwire.cli.main", "serve", "--port", "0", "--engine", script(tmp_path)]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    assert re.match(r"turnwire: turnwire on http://127\.0\.0\.1:\d+ \(dialect qwen3_coder\)", server.stdout.readline())
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(20) == 0
+
+
+def test_doctor_says_what_it_finds(tmp_path: Path) -> None:
+    result = run("doctor", "--engine", script(tmp_path), "--json")
+    assert result.exit_code == 0, result.output
+    findings = json.loads(result.output)
+    assert {finding["topic"] for finding in findings} >= {"keys", "engine", "model", "dialect", "tokenizer", "template"}
+    broken = run("doctor", "--engine", "scripted:/does/not/exist")
+    assert broken.exit_code == 1
+    assert "✗" in broken.output
+
+
+def test_keys_are_shown_once_and_kept_as_hashes(tmp_path: Path) -> None:
+    path = tmp_path / "keys.toml"
+    secrets = [
+        run("keys", "new", name, "--file", str(path), "--concurrency", "2").output.splitlines()[0]
+        for name in ("alice", "bob")
+    ]
+    assert all(secret not in path.read_text() for secret in secrets)
+    ring = Keyring.load(str(path))
+    assert [ring.find(secret).name for secret in secrets] == ["alice", "bob"]  # type: ignore[union-attr]
+    assert oct(path.stat().st_mode & 0o777) == "0o600"
+    before = path.read_text()
+    assert run("keys", "new", "alice", "--file", str(path)).exit_code != 0
+    assert run("keys", "new", 'a"b', "--file", str(path)).exit_code != 0
+    assert path.read_text() == before
+
+
+CALL = "<tool_call>\n<function=ls>\n<parameter=n>\n3\n</parameter>\n</function>\n</tool_call>\n"
+RAW = f"Look.\n</think>\n\nHere:\n{CALL}"
+
+
+@pytest.mark.parametrize("cut", ["all", "1", "7", "random:5"])
+def test_parse_gives_ordered_blocks_however_it_is_cut(tmp_path: Path, cut: str) -> None:
+    tools = tmp_path / "tools.json"
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    tools.write_text(json.dumps([{"type": "function", "function": {"name": "ls", "parameters": schema}}]))
+    flags = ["--dialect", "qwen3_coder", "--prompt-tail", "<think>\n", "--tools", str(tools), "--cut", cut, "--json"]
+    shown = json.loads(run("parse", *flags, given=RAW).output)
+    assert [(b["type"], b.get("text") or b.get("name")) for b in shown["blocks"]] == [
+        ("reasoning", "Look."),
+        ("text", "Here:"),
+        ("tool_call", "ls"),
+    ]
+    assert json.loads(shown["blocks"][2]["arguments"]) == {"n": 3}
+    assert "".join(block["raw"] for block in shown["blocks"]) == RAW
+    assert shown["notes"] == []
+
+
+def test_parse_many_lines_by_our_names_and_by_those_of_vectors(tmp_path: Path) -> None:
+    lines = tmp_path / "cases.jsonl"
+    cases = [
+        {"id": "a", "dialect": "qwen3_coder", "text": RAW, "start": "reasoning", "cut": 3},
+        {"id": "b", "family": "qwen3_coder", "parser_reasoning": None, "parser_tool": "x", "text": RAW, "init": {}},
+        {"id": "c", "dialect": "qwen3-coder", "reasoning": "none", "text": "<think>x</think>"},
+    ]
+    lines.write_text("".join(json.dumps(case) + "\n" for case in cases))
+    shown = [json.loads(line) for line in run("parse", "--jsonl", str(lines)).output.splitlines()]
+    assert [entry["id"] for entry in shown] == ["a", "b", "c"]
+    assert [block["type"] for block in shown[0]["blocks"]] == ["reasoning", "text", "tool_call"]
+    assert [block["type"] for block in shown[1]["blocks"]] == ["text", "tool_call"]
+    assert shown[2]["blocks"] == [{"type": "text", "text": "<think>x</think>", "raw": "<think>x</think>"}]
+
+
+def test_parse_refuses_what_it_cannot_read(tmp_path: Path) -> None:
+    assert "did you mean hermes" in run("parse", "--dialect", "hermez", given="x").output
+    assert "--dialect NAME" in run("parse", given="x").output
+    assert "cut is a number" in run("parse", "--dialect", "hermes", "--cut", "0", given="x").output
+
+
+def test_a_person_sees_the_blocks_and_the_notes() -> None:
+    shown = run("parse", "--dialect", "qwen3_coder", "--start", "reasoning", given=RAW)
+    assert "tool_call ls" in shown.output
+    assert "call.unknown_tool" in shown.stderr
+
+
+def test_dialects_lists_every_name() -> None:
+    shown = run("dialects").output
+    assert re.search(r"^qwen3_coder .*qwen3_xml", shown, re.MULTILINE)
+    rows = json.loads(run("dialects", "--json").output)
+    assert len(rows) == len(shown.splitlines())
