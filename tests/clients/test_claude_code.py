@@ -234,6 +234,40 @@ def test_tool_search_keeps_the_prefix(serve: Serve, claude: Any) -> None:
     assert '"CronList"' in added
 
 
+def test_two_conversations_share_their_prefix(serve: Serve, claude: Any) -> None:
+    """The client puts a line that differs per conversation first, and its surroundings behind the user's words."""
+    gateway = serve(line(thought("Hi."), "Hello."))
+    run = claude(gateway)
+    succeeded(run("First of all: what is the time?"), "Hello.")
+    succeeded(run("Something else entirely"), "Hello.")
+    one, other = (record.prompt_text for record in gateway.records(2))
+    shared = next(at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    assert shared > 0.98 * min(len(one), len(other))
+    assert gateway.records(2)[1].cached_tokens > 0.9 * gateway.records(2)[1].prompt_tokens
+
+
+def test_a_subagent_and_its_parent(serve: Serve, claude: Any) -> None:
+    gateway = serve(
+        line(thought("I look."), call("Bash", command="echo found"), match="MISSION"),
+        line(thought("Found."), "The agent found it.", match="MISSION"),
+        line(
+            thought("Somebody else can do that."),
+            call("Agent", description="Look", prompt="MISSION: look for it", subagent_type="general-purpose"),
+        ),
+        line(thought("Good."), "My agent found it."),
+    )
+    succeeded(claude(gateway)("Let an agent look for it", CLAUDE_CODE_GATEWAY_HINT_HEADERS="1"), "My agent found it.")
+    turns = gateway.turns()
+    agents = [exchange for exchange in turns if "x-claude-code-agent-id" in exchange.headers]
+    assert len(agents) >= 2
+    assert {exchange.headers["x-claude-code-request-class"] for exchange in agents} == {"subagent"}
+    records = gateway.records(len(turns))
+    inner = [record for record in records if "x-claude-code-agent-id" in record.headers]
+    outer = [record for record in records if "x-claude-code-agent-id" not in record.headers]
+    prefix_held(inner)
+    prefix_held(outer)
+
+
 def test_dispatch_when_asked_for(serve: Serve, claude: Any) -> None:
     gateway = serve(*TWO_TURNS)
     done = claude(gateway)("Run echo hello", ANTHROPIC_CUSTOM_HEADERS="x-turnwire-dispatch: 1")

@@ -447,9 +447,11 @@ def test_a_compressed_body(serve: Serve, codex: Any) -> None:
     prefix_held(gateway.records(2))
 
 
-def test_websocket_is_refused_or_served_but_never_costs_the_turn(serve: Serve, codex: Any) -> None:
+def test_the_whole_task_over_a_websocket(serve: Serve, codex: Any) -> None:
     gateway = serve(*TWO_TURNS)
     done = codex(gateway, provider="supports_websockets = true")("Run echo hello.")
     succeeded(done, "The command printed hello.")
     upgrade = next(exchange for exchange in gateway.exchanges if exchange.headers.get("upgrade") == "websocket")
-    assert upgrade.status in (101, 426)
+    assert upgrade.status == 101
+    assert not gateway.turns(), "Codex went back to plain requests"
+    prefix_held([record for record in gateway.records(2) if record.output_text])

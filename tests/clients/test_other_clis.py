@@ -104,6 +104,7 @@ def test_openclaw(serve: Serve, sandbox: Sandbox, api: str) -> None:
     # OpenClaw moves its last user message to the end of every request: all before it must hold.
     moved = first.prompt_text.rindex("<|im_start|>user\n")
     assert second.prompt_text.startswith(first.prompt_text[:moved])
+    assert second.prefix.startswith("held") or "cause=message_moved" in second.prefix
     if api != "chat":
         assert first.output_text.split("</think>")[0].strip() in second.prompt_text
 
