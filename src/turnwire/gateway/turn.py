@@ -174,6 +174,9 @@ class Turn:
 
     async def _drive(self, steps: AsyncGenerator[Step, None], sink: Sink, first: TokenBatch | None) -> None:
         feed, encode, seals = self._parser.feed if self._parser else None, self.encoder.feed, self._seals
+        # An engine that leaves special tokens out of its text still tells their ids: then the text is spelled here.
+        skips = self.runtime.engine.capabilities.skips_special_tokens
+        spell = self.runtime.tokenizer.detokenizer().feed if skips else None
         witnessed = self._witness.feed
         texts, ids = self._texts, self.outcome.output_ids
         if first is not None:
@@ -183,6 +186,8 @@ class Turn:
             if self.passage.first_token is None:
                 self.passage.first_token = time.monotonic()
             if type(step) is TokenBatch:
+                if spell is not None and step.ids:
+                    step = TokenBatch(spell(step.ids), step.ids, step.logprobs)
                 ids.extend(step.ids)
                 texts.append(step.text)
                 if seals is not None:

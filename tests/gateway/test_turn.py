@@ -1,0 +1,201 @@
+"""The pipeline itself, without sockets: special tokens by id, forced calls by prefill, no success without an end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from turnwire.continuity import Verdict
+from turnwire.engines.interface import (
+    Capabilities,
+    Completion,
+    EngineError,
+    EngineInfo,
+    EventBatch,
+    GenerateRequest,
+    Step,
+    TokenBatch,
+)
+from turnwire.gateway.passage import Passage
+from turnwire.gateway.runtime import ModelRuntime
+from turnwire.gateway.turn import Turn
+from turnwire.parsers import resolve
+from turnwire.prompts.builder import PromptBuilder
+from turnwire.prompts.template import default_template
+from turnwire.prompts.tokenizers import load_tokenizer
+from turnwire.protocols import chat
+from turnwire.protocols.wire import Inbound, TurnFacts, TurnFailure
+from turnwire.turns import (
+    BlockClosed,
+    BlockDelta,
+    BlockOpened,
+    Conversation,
+    Message,
+    OutputFormat,
+    TextBlock,
+    Tool,
+    ToolChoice,
+)
+
+TOKENIZER = load_tokenizer(None)
+OUTPUT = "Look.\n</think>\n\n<tool_call>\n<function=ls>\n</function>\n</tool_call>"
+
+
+class Engine:
+    """Says what it is told to, step by step."""
+
+    def __init__(self, steps: Sequence[Step | Exception], **can: Any) -> None:
+        self.capabilities = Capabilities(**({"yields": "tokens"} | can))
+        self.steps = steps
+        self.seen: list[GenerateRequest] = []
+        self.left = 0
+
+    async def start(self) -> EngineInfo:
+        return EngineInfo(name="fake")
+
+    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+        self.seen.append(request)
+        try:
+            for step in self.steps:
+                if isinstance(step, Exception):
+                    raise step
+                yield step
+        finally:
+            self.left += 1
+
+    async def health(self) -> bool:
+        return True
+
+    async def embed(self, inputs: Sequence[str]) -> list[list[float]]:
+        return []
+
+    async def close(self) -> None:
+        pass
+
+
+class Pages:
+    def __init__(self) -> None:
+        self.opened = False
+        self.written = b""
+
+    async def open(self) -> None:
+        self.opened = True
+
+    async def write(self, data: bytes) -> None:
+        assert self.opened
+        self.written += data
+
+
+def turn(engine: Engine, **over: Any) -> Turn:
+    builder = PromptBuilder(default_template(), TOKENIZER)
+    runtime = ModelRuntime(
+        "m",
+        engine=engine,
+        info=EngineInfo(name="fake"),
+        dialect=resolve("qwen3_coder"),
+        builder=builder,
+        tokenizer=TOKENIZER,
+        window=over.pop("window", 4096),
+    )
+    fields = {"model": "m", "messages": (Message(role="user", blocks=(TextBlock(text="List."),)),)}
+    conversation = Conversation(**(fields | {"tools": (Tool(name="ls", schema={"type": "object"}),)} | over))
+    passage = Passage(
+        api="chat",
+        turn_id="T",
+        tenant="t",
+        started=time.monotonic(),
+        headers={},
+        body=b"",
+        inbound=Inbound(conversation=conversation, stream=False),
+        runtime=runtime,
+        prompt=builder.build(conversation),
+        continuity=Verdict(state="first"),
+    )
+    encoder = chat.DocumentEncoder(TurnFacts(turn_id="T", model="m", created=0))
+    return Turn(passage, encoder, mint=lambda: "call_1")
+
+
+async def answer(engine: Engine, **over: Any) -> dict[str, Any]:
+    pages = Pages()
+    await turn(engine, **over).run(pages)
+    message: dict[str, Any] = msgspec.json.decode(pages.written)["choices"][0]["message"]
+    return message
+
+
+@pytest.mark.parametrize("skips", [False, True])
+async def test_special_tokens_count_whether_the_engine_spells_them_or_not(skips: bool) -> None:
+    ids = TOKENIZER.encode(OUTPUT)
+    spell = TOKENIZER.detokenizer(skip_special=skips)
+    steps: list[Step] = [TokenBatch(spell.feed([token]), (token,)) for token in ids]
+    engine = Engine([*steps, Completion("stop", 1, len(ids))], skips_special_tokens=skips)
+    message = await answer(engine)
+    assert message["reasoning_content"] == "Look."
+    assert [call["function"]["name"] for call in message["tool_calls"]] == ["ls"]
+    assert engine.left == 1
+
+
+async def test_a_stream_that_just_stops_is_no_success() -> None:
+    pages = Pages()
+    with pytest.raises(TurnFailure) as caught:
+        await turn(Engine([TokenBatch("Look", (1,))])).run(pages)
+    assert caught.value.kind == "engine_failed"
+    assert pages.written == b""
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("overloaded", "overloaded"), ("timeout", "timeout"), ("invalid_request", "invalid_request")]
+)
+async def test_an_engines_error_is_told_in_the_words_of_the_wire(kind: Any, expected: str) -> None:
+    with pytest.raises(TurnFailure) as caught:
+        await turn(Engine([EngineError(kind, "no", retry_after=3)])).run(Pages())
+    assert (caught.value.kind, caught.value.retry_after) == (expected, 3)
+
+
+async def test_a_defect_is_an_internal_failure_and_the_engine_is_left() -> None:
+    engine = Engine([ZeroDivisionError("oops")])
+    with pytest.raises(TurnFailure) as caught:
+        await turn(engine).run(Pages())
+    assert caught.value.kind == "internal"
+    assert "oops" not in caught.value.message
+    assert engine.left == 1
+
+
+async def test_max_tokens_is_clamped_to_what_fits() -> None:
+    engine = Engine([Completion("stop", 1, 0)])
+    running = turn(engine, window=200)
+    await running.run(Pages())
+    assert engine.seen[0].sampling.max_tokens == 200 - len(running.prompt.ids)
+    with pytest.raises(TurnFailure) as caught:
+        await turn(engine, window=10).run(Pages())
+    assert caught.value.kind == "context_overflow"
+
+
+async def test_a_structured_engines_events_are_trusted_as_they_are() -> None:
+    events = (BlockOpened(0, "text"), BlockDelta(0, "<think>not parsed</think>"), BlockClosed(0, "text"))
+    engine = Engine([EventBatch(events), Completion("stop", 1, 1)], yields="events")
+    assert (await answer(engine))["content"] == "<think>not parsed</think>"
+
+
+async def test_a_format_that_was_demanded_and_not_kept_is_noted() -> None:
+    wanted = OutputFormat(kind="json_schema", schema={"type": "object", "required": ["a"]})
+    for text, kept in (("not json", False), ('{"b": 1}', False), ('{"a": 1}', True)):
+        engine = Engine([TokenBatch(f"Hm.\n</think>\n\n{text}", (1, 2)), Completion("stop", 1, 2)])
+        outcome = await turn(engine, tools=(), format=wanted).run(Pages())
+        assert ("constraint.violated" in [note.code for note in outcome.notes]) is not kept
+
+
+async def test_a_forced_call_is_put_into_the_models_mouth_where_nothing_guides_it() -> None:
+    engine = Engine([TokenBatch("\n</function>\n</tool_call>", (1, 2)), Completion("stop", 9, 2)])
+    pages = Pages()
+    running = turn(engine, tool_choice=ToolChoice(mode="named", name="ls"))
+    outcome = await running.run(pages)
+    message = msgspec.json.decode(pages.written)["choices"][0]["message"]
+    assert [call["function"]["name"] for call in message["tool_calls"]] == ["ls"]
+    prefilled = len(engine.seen[0].prompt_ids) - len(running.prompt.ids)
+    assert prefilled > 0
+    assert outcome.output_ids[:prefilled] == list(engine.seen[0].prompt_ids[-prefilled:])
+    assert (outcome.usage.prompt, outcome.usage.output) == (9 - prefilled, 2 + prefilled)
