@@ -37,11 +37,12 @@ class Header:
 @dataclass(frozen=True, slots=True)
 class Route:
     """Where a body goes. `drop`: nowhere, because it is a call that names no tool. `broken`: the header was not quite
-    as the format asks."""
+    as the format asks. `unsure`: it is a call only if its body is JSON."""
 
     kind: Literal["text", "reasoning", "call", "drop"]
     name: str = ""
     broken: bool = False
+    unsure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,8 @@ class Channels:
     given up as soon as it matches `hopeless`. `lead_in` matches what is structure at the beginning of a broken
     header. `breaks` are the bodies that an opener ends although they were not closed. `calls` is the syntax of a
     call's body; without it, or where its sign is missing, the body is the JSON arguments of the tool in the header.
-    `raw`: a call's body that is no JSON is malformed arguments, otherwise it is text.
+    `raw`: a call's body that is no JSON is malformed arguments, otherwise it is text. `closed`: a call's body must be
+    closed; without it the next opener is enough.
     `thoughts`, `tools`: whether thoughts and calls are told apart from text; in a `joined` format they always are."""
 
     opens: tuple[str, ...]
@@ -68,6 +70,7 @@ class Channels:
     breaks: tuple[str, ...] = ("text", "reasoning")
     calls: Syntax | None = None
     raw: bool = True
+    closed: bool = True
     joined: bool = False
     thoughts: bool = True
     tools: bool = True
@@ -157,7 +160,7 @@ class ChannelsCodec:
         self._plan = _plan(table)
         self._machine = machine
         self._sink = machine.sink
-        self._json = JsonBody(machine, table.closes, self._plan.next)
+        self._json = JsonBody(machine, table.closes, self._plan.next, table.closed)
         self._inner: Codec | None = None
         self._state = State.LEAD
         self._kind: BlockKind = "text"
@@ -221,6 +224,8 @@ class ChannelsCodec:
                 self._sink.reject(self._kind if self._back is State.BODY else "text")
             elif route.kind in ("call", "drop"):
                 self._sink.note("call.truncated")
+        elif self._state is State.CALL and self._sink.trial is not None:
+            self._sink.reject("text")
         elif self._state is State.CALL:
             self._sink.note("call.truncated", self._name)
 
@@ -355,6 +360,10 @@ class ChannelsCodec:
         if route.kind in ("call", "drop") and not table.tools:
             self._quote()
             return
+        if route.unsure:
+            self._name = route.name
+            self._state = State.CALL
+            return
         sink.accept()
         if route.broken:
             sink.note("rescue.header", header.text.strip())
@@ -429,6 +438,12 @@ class ChannelsCodec:
         if stop > pos:
             sink.keep(text[pos:stop])
         if stop == len(text):
+            return stop
+        if sink.trial is not None:
+            if text[stop] == "{":
+                self._begin_json()
+            else:
+                self._reject()
             return stop
         marker = self._plan.calls.at(text, stop, self._machine.closing)
         if marker is WAIT:

@@ -29,12 +29,14 @@ class State(Enum):
 
 class JsonBody:
     """Reads the body of one call after the other. `closers` end a body and belong to it; `openers` begin the next
-    message. Inside a JSON string a closer counts only if the output ends or the next message begins behind it."""
+    message; `closed` says whether the format asks for a closer before one. Inside a JSON string a closer counts only if
+    the output ends or the next message begins behind it."""
 
-    def __init__(self, machine: Machine, closers: Iterable[str], openers: Iterable[str]) -> None:
+    def __init__(self, machine: Machine, closers: Iterable[str], openers: Iterable[str], closed: bool = True) -> None:
         self._machine = machine
         self._sink = machine.sink
         self._closers = frozenset(closers)
+        self._closed = closed
         self._openers = Scanner(openers)
         markers = [*self._closers, *openers]
         self._markers = Scanner(markers)
@@ -78,14 +80,14 @@ class JsonBody:
         """The end of the output: complete JSON is a call, anything else is cut."""
         sink, state = self._sink, self._state
         if state is State.AFTER:
-            sink.note("rescue.missing_closer", self._name)
+            self._unclosed()
             sink.close_call()
         elif state is not State.DONE:
             self._json.flush()
             sink.argue(self._json.take(), "")
             for piece in self._held:
                 sink.keep(piece)
-            sink.close_call(truncated=state is not State.QUOTED or self._machine.cut)
+            sink.close_call(truncated=state in (State.OPEN, State.JSON) or self._machine.cut)
         self._state = State.DONE
 
     # ---------------------------------------------------------------------------------------------------- steps
@@ -96,10 +98,14 @@ class JsonBody:
         if marker in self._closers:
             sink.keep(marker)
         else:
-            sink.note("rescue.missing_closer", self._name)
+            self._unclosed()
             stop = start
         self._close()
         return stop
+
+    def _unclosed(self) -> None:
+        if self._closed:
+            self._sink.note("rescue.missing_closer", self._name)
 
     def _close(self) -> None:
         reader = self._json

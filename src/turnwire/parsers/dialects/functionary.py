@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import re
+
 from turnwire.parsers.codecs.channels import Channels, Header, Route
 from turnwire.parsers.codecs.named import Named
 from turnwire.parsers.dialect import Dialect
 
 __all__ = ["DIALECTS"]
 
+_NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}")
+
 
 def route(header: Header) -> Route | None:
-    """`all` is the user, an offered tool is called; anything else behind `>>>` is text."""
+    """`all` is the user, an offered tool is called. Another name between messages is a call if JSON follows, inside
+    of text it is text."""
     name = header.text.strip()
     if name == "all":
         return Route("text")
-    return Route("call", name) if name in header.tools else None
+    if name in header.tools:
+        return Route("call", name)
+    return None if header.inside or _NAME.fullmatch(name) is None else Route("call", name, unsure=True)
 
 
 DIALECTS = (
@@ -27,6 +34,7 @@ DIALECTS = (
             rule=route,
             hints=("",),
             hopeless=r"[\w.:/-]{65}|[\w.:/-]*[^\w.:/-]",
+            closed=False,
         ),
         aliases=("functionary", "functionary_3_2", "functionary_medium_v3_2", "functionary_small_v3_2"),
     ),
