@@ -56,6 +56,8 @@ async def running(settings: Settings) -> AsyncIterator[Client]:
     runtime = await assemble(settings)
     gateway = Gateway(settings, [runtime])
     listener = socket.socket()
+    # Small, so that a reader which stops is felt after kilobytes and not after megabytes.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 32 * 1024)
     listener.bind(("127.0.0.1", 0))
     server = uvicorn.Server(server_config(gateway))
     task = asyncio.create_task(server.serve(sockets=[listener]))

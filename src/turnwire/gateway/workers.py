@@ -44,13 +44,16 @@ class PoolLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolStatistics(msgspec.Struct):
-    """Counters for the metrics page."""
+    """Counters for the metrics page. `aborts` are generations that were stopped before their end, `left_prefill` those
+    of them that had said nothing yet; `left_queue` are turns that gave up their place in the line."""
 
     retries: int = 0
     migrations: int = 0
     migrations_failed: int = 0
     refused: int = 0
     aborts: int = 0
+    left_prefill: int = 0
+    left_queue: int = 0
 
 
 class Worker:
@@ -122,7 +125,11 @@ class WorkerPool:
         hashes = block_hashes(request.prompt_ids, salt=request.hints.cache_salt or "")
         refused = moved = 0
         while True:
-            worker = await self._admit(request, hashes)
+            try:
+                worker = await self._admit(request, hashes)
+            except asyncio.CancelledError:
+                self.statistics.left_queue += 1
+                raise
             steps = worker.engine.generate(journey.request())
             try:
                 async for step in steps:
@@ -138,7 +145,9 @@ class WorkerPool:
                         yield step
                 raise EngineError("disconnected", "The engine ended its stream without a completion.")
             except (GeneratorExit, asyncio.CancelledError):
-                self.statistics.aborts += not journey.over
+                if not journey.over:
+                    self.statistics.aborts += 1
+                    self.statistics.left_prefill += journey.fresh
                 raise
             except EngineError as error:
                 if error.kind in ("unreachable", "disconnected"):
