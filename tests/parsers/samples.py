@@ -215,7 +215,7 @@ SAMPLES: dict[str, str] = {
     "pythonic": 'On it.\n[edit(path="a", count=3), ls()]\nDone.',
     "llama4_pythonic": 'On it.<|python_start|>[edit(path="a", count=3), ls()]<|python_end|>Done.<|eot|>',
     "olmo3": (
-        'Plan.</think>On it.<function_calls>edit(path="a", count=3, options={"x": (1, {2})})\nls()</function_calls>Done.'
+        'Plan.</think>On it.<function_calls>edit(path="a", count=3, options={1: ({2},)})\nls()</function_calls>Done.'
     ),
     "lfm2": '<think>Plan.</think>On it.<|tool_call_start|>[edit(path="a", count=3), ls()]<|tool_call_end|>Done.',
 }

@@ -12,6 +12,7 @@ NOTES: Final[dict[str, str]] = {
     "call.unknown_tool": "the model called a tool that was not offered",
     "call.unnamed": "a call without a usable name was dropped; its text is kept in the raw output",
     "call.noise": "text inside a call that belongs to no argument was left out",
+    "call.echo": "the calls were written a second time, word for word, behind their end; the repetition was left out",
     "call.duplicate_argument": "an argument was given twice; the last one counts",
     "call.id_inferred": "the call's header named no tool; the only tool whose schema fits was taken",
     "reasoning.stray_closer": "a reasoning closer without an open thought was left out",

@@ -17,7 +17,7 @@ from turnwire.parsers.schema import decoded, fits
 if TYPE_CHECKING:
     from turnwire.parsers.machine import Machine
 
-__all__ = ["Envelope"]
+__all__ = ["Envelope", "EnvelopeCodec"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +134,11 @@ class EnvelopeCodec:
         if not self._wrapped:
             self._state = State.KEY if sign.text == "{" else State.ITEMS
             self._lists = int(sign.text == "[")
+
+    def enter_list(self) -> None:
+        """The list inside the wrapper was opened already."""
+        self._lists = 1
+        self._state = State.ITEMS
 
     def run(self, text: str, pos: int) -> int:
         """Consume text while calls are being read."""

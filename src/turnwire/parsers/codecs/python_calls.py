@@ -1,0 +1,443 @@
+"""Calls written as Python (`[f(a=1), g(b="x")]`), in a wrapper, in brackets, or one to a line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from turnwire.parsers.codecs.envelope import Envelope, EnvelopeCodec
+from turnwire.parsers.codecs.python_text import PythonText
+from turnwire.parsers.dialect import Codec, Sign
+from turnwire.parsers.scanner import WAIT, Scanner, blanks
+from turnwire.parsers.schema import quote
+
+if TYPE_CHECKING:
+    from turnwire.parsers.machine import Machine
+
+__all__ = ["PythonCalls"]
+
+NAME_LIMIT: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class PythonCalls:
+    """The table of a Python-call syntax.
+
+    `wrappers` are pairs of opener and closer (empty: the calls end themselves); inside one, brackets around the calls
+    may be missing. `bare`: a list in brackets counts without a wrapper; in the middle of a line it does only if its
+    first tool is offered. `json` reads the JSON that some models put into the wrapper instead. `echoes`: models that
+    repeat the calls behind the closer; an exact repetition is left out. `method` is a suffix of built-in tools' names
+    (`search.call(…)`)."""
+
+    wrappers: tuple[tuple[str, str], ...] = ()
+    bare: bool = False
+    json: Envelope | None = None
+    echoes: bool = False
+    method: str = ""
+
+    @property
+    def signs(self) -> tuple[Sign, ...]:
+        """Wrapper openers, and the bare bracket."""
+        return tuple(Sign(opener) for opener, _ in self.wrappers) + ((Sign("["),) if self.bare else ())
+
+    def codec(self, machine: Machine) -> Codec:
+        """A reader for one turn."""
+        return PythonCallsCodec(self, machine)
+
+
+class State(Enum):
+    """Where in the calls the reader stands."""
+
+    ITEMS = auto()  # before, between and behind calls
+    NAME = auto()
+    PAREN = auto()  # behind a name
+    KEY = auto()  # before an argument or the end of the call
+    WORD = auto()  # in an argument's name
+    EQUALS = auto()  # behind it
+    START = auto()  # before a value
+    VALUE = auto()
+    ECHO = auto()  # behind the closer, in what may repeat the calls
+    OUT = auto()
+
+
+_NAME = re.compile(r"[\w.\-]+")
+_KEY = re.compile(r"[\w\-]+")
+_LITERAL: Final = "\"'[{(+-.0123456789TFNtfnrRbBuU"
+
+
+class _Plan:
+    def __init__(self, table: PythonCalls) -> None:
+        self.openers = frozenset(opener for opener, _ in table.wrappers)
+        self.closers = frozenset(closer for _, closer in table.wrappers if closer)
+        self.closing = Scanner(self.closers)
+
+
+@lru_cache(maxsize=64)
+def _plan(table: PythonCalls) -> _Plan:
+    return _Plan(table)
+
+
+class PythonCallsCodec:
+    """Reads Python calls. A call is opened with the first value of its first argument, and strings stream."""
+
+    def __init__(self, table: PythonCalls, machine: Machine) -> None:
+        self._table = table
+        self._plan = _plan(table)
+        self._machine = machine
+        self._sink = machine.sink
+        self._state = State.OUT
+        self._sign = Sign("[")
+        self._closer = ""
+        self._wrapped = False
+        self._anyone = False
+        self._list = False
+        self._closed = False
+        self._echo: list[str] = []
+        self._echoed = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._name: list[str] = []
+        self._key: list[str] = []
+        self._count = 0
+        self._opened = False
+        self._whole = False
+        self._reader = PythonText()
+
+    # ------------------------------------------------------------------------------------------ codec interface
+
+    def enter(self, sign: Sign) -> None:
+        """Behind a wrapper's opener, or behind a bracket."""
+        machine, sink = self._machine, self._sink
+        self._reset()
+        self._sign = sign
+        self._wrapped = sign.text in self._plan.openers
+        self._closer = dict(self._table.wrappers).get(sign.text, "")
+        self._list = not self._wrapped
+        self._closed = False
+        self._echo = []
+        before = sink.trial[0] if sink.trial else ""
+        self._anyone = self._wrapped or sink.kind is None or "\n" in before or not machine.tools
+        self._state = State.ITEMS
+        if not self._wrapped and machine.prose == "reasoning":
+            self._refuse()
+
+    def run(self, text: str, pos: int) -> int:
+        """Consume text while calls are being read."""
+        end = len(text)
+        while pos < end:
+            state = self._state
+            new = STEPS[state](self, text, pos)
+            if self._table.echoes and new > pos and state is not State.ECHO and self._state is not State.ECHO:
+                self._echo.append(text[pos:new])
+            if self._state is State.OUT or (new == pos and self._state is state):
+                return new
+            pos = new
+        return pos
+
+    def plain(self) -> str | None:
+        """Inside a string, anything but quotes, backslashes and control characters passes."""
+        if self._state is State.VALUE and self._reader.in_string and not self._table.echoes:
+            return PythonText.PLAIN
+        return None
+
+    def finish(self) -> None:
+        """The end of the output. Calls were closed as they ended; an open one is cut."""
+        sink = self._sink
+        if self._opened:
+            self._reader.finish()
+            sink.argue(self._reader.take(), "")
+            sink.close_call(truncated=True)
+        elif self._state is State.ECHO and self._echoed == len(self._echo[0]):
+            sink.accept()
+            sink.note("call.echo")
+        elif sink.trial is not None:
+            if self._wrapped and self._state is not State.ECHO:
+                sink.accept()
+                sink.note("call.truncated", "".join(self._name))
+            else:
+                self._refuse()
+        elif self._state is not State.ITEMS:
+            sink.note("call.truncated", "".join(self._name))
+
+    # ---------------------------------------------------------------------------------------------------- around
+
+    def _leave(self) -> None:
+        self._state = State.OUT
+        self._machine.leave()
+
+    def _refuse(self) -> None:
+        self._state = State.OUT
+        self._machine.refuse()
+
+    def _blank(self, text: str, pos: int) -> int:
+        stop = blanks(text, pos)
+        if stop > pos:
+            self._sink.keep(text[pos:stop])
+        return stop
+
+    def _items(self, text: str, pos: int) -> int:
+        sink = self._sink
+        pos = self._blank(text, pos)
+        if pos == len(text):
+            return pos
+        char, first = text[pos], sink.trial is not None
+        if char == "{" and first and self._wrapped and self._table.json is not None:
+            return self._hand_over(self._table.json, pos)
+        if char == "[" and self._wrapped and not self._list:
+            self._list = True
+            self._closed = False
+        elif char == "]" and self._list:
+            self._list = False
+            self._closed = True
+            if not self._wrapped:
+                sink.keep(char)
+                if first:
+                    self._refuse()
+                else:
+                    self._leave()
+                return pos + 1
+        elif char in ",;" and not first:
+            pass
+        elif (char.isalpha() or char == "_") and not self._closed:
+            self._reset()
+            self._state = State.NAME
+            return pos
+        else:
+            return self._behind(text, pos)
+        sink.keep(char)
+        return pos + 1
+
+    def _behind(self, text: str, pos: int) -> int:
+        """Something that is no call: the closer, a closer too many, or what follows the calls."""
+        sink, first = self._sink, self._sink.trial is not None
+        marker = self._plan.closing.at(text, pos, self._machine.closing)
+        if marker is WAIT:
+            return pos
+        if marker is not None and self._wrapped:
+            if first:
+                sink.accept()
+                sink.note("call.unnamed")
+            if self._list:
+                sink.note("rescue.missing_closer", "]")
+            sink.keep(marker)
+            if self._table.echoes and not first:
+                self._begin_echo()
+            else:
+                self._leave()
+            return pos + len(marker)
+        if first:
+            self._refuse()
+        elif text[pos] in ")]}" and not self._closed:
+            sink.note("rescue.duplicate_closer", text[pos])
+            sink.keep(text[pos])
+            return pos + 1
+        else:
+            if self._list or self._closer:
+                sink.note("rescue.missing_closer", self._closer)
+            self._leave()
+        return pos
+
+    def _hand_over(self, table: Envelope, pos: int) -> int:
+        """JSON in the place of calls: its own codec reads on."""
+        codec = EnvelopeCodec(table, self._machine)
+        codec.enter(self._sign)
+        if self._list:
+            codec.enter_list()
+        self._state = State.OUT
+        self._machine.hand(codec)
+        return pos
+
+    # ------------------------------------------------------------------------------------------------------ a call
+
+    def _read_name(self, text: str, pos: int) -> int:
+        found = _NAME.match(text, pos)
+        if found is None:
+            self._state = State.PAREN
+            return pos
+        self._name.append(found.group())
+        self._sink.keep(found.group())
+        return found.end()
+
+    def _paren(self, text: str, pos: int) -> int:
+        sink, machine = self._sink, self._machine
+        pos = self._blank(text, pos)
+        if pos == len(text):
+            return pos
+        name = "".join(self._name)
+        method = self._table.method
+        if method and name not in machine.tools and name.removesuffix(method) in machine.tools:
+            name = name.removesuffix(method)
+        self._name = [name]
+        right = text[pos] == "(" and len(name) <= NAME_LIMIT
+        if sink.trial is None:
+            if not right:
+                sink.note("call.unnamed", name[:NAME_LIMIT])
+                self._leave()
+                return pos
+        elif not right or not (name in machine.tools or (machine.believed and self._anyone)):
+            self._refuse()
+            return pos
+        sink.keep("(")
+        self._state = State.KEY
+        return pos + 1
+
+    def _open(self) -> None:
+        if not self._opened:
+            self._machine.open_call(self._name[0])
+            self._opened = True
+
+    def _read_key(self, text: str, pos: int) -> int:
+        sink = self._sink
+        pos = self._blank(text, pos)
+        if pos == len(text):
+            return pos
+        char = text[pos]
+        if char == ")":
+            sink.keep(char)
+            self._close()
+            return pos + 1
+        if char == "," and self._count:
+            sink.keep(char)
+            return pos + 1
+        if _KEY.match(char):
+            self._key = []
+            self._state = State.WORD
+            return pos
+        if char == "{" and not self._count and (self._name[0] in self._machine.tools or sink.trial is None):
+            self._whole = True
+            return self._begin_value(pos, "")
+        if sink.trial is not None:
+            self._refuse()
+            return pos
+        return self._stuck(text, pos) if self._opened else self._begin_value(pos, "{")
+
+    def _read_word(self, text: str, pos: int) -> int:
+        found = _KEY.match(text, pos)
+        if found is None:
+            self._state = State.EQUALS
+            return pos
+        self._key.append(found.group())
+        self._sink.keep(found.group())
+        return found.end()
+
+    def _equals(self, text: str, pos: int) -> int:
+        sink = self._sink
+        pos = self._blank(text, pos)
+        if pos == len(text):
+            return pos
+        if text[pos] == "=":
+            sink.keep("=")
+            self._state = State.START
+            return pos + 1
+        if sink.trial is not None:
+            self._refuse()
+            return pos
+        return self._begin_value(pos, "{" + "".join(self._key))
+
+    def _start(self, text: str, pos: int) -> int:
+        pos = self._blank(text, pos)
+        if pos == len(text):
+            return pos
+        if self._sink.trial is not None and text[pos] not in _LITERAL:
+            self._refuse()
+            return pos
+        return self._begin_value(pos, ("{" if not self._count else ", ") + quote("".join(self._key)) + ": ")
+
+    def _begin_value(self, pos: int, written: str) -> int:
+        self._open()
+        self._count += 1
+        self._sink.argue(written, "")
+        self._reader = PythonText(lines=self._wrapped and not self._list)
+        self._state = State.VALUE
+        return pos
+
+    def _value(self, text: str, pos: int) -> int:
+        reader, sink = self._reader, self._sink
+        stop = reader.feed(text, pos, self._machine.closing)
+        sink.argue(reader.take(), text[pos:stop])
+        if reader.done:
+            self._state = State.KEY
+        elif reader.stuck:
+            return self._stuck(text, stop)
+        return stop
+
+    def _stuck(self, text: str, pos: int) -> int:
+        """A character that cannot stand here: the closer of the calls, or something no JSON comes of."""
+        sink, char = self._sink, text[pos]
+        marker = self._plan.closing.at(text, pos, self._machine.closing) if self._wrapped else None
+        if marker is WAIT:
+            return pos
+        if marker is not None or (char == "]" and self._list):
+            sink.note("rescue.missing_closer", self._name[0])
+            self._close()
+            return pos
+        self._reader.swallow(char)
+        sink.argue(self._reader.take(), char)
+        self._state = State.VALUE
+        return pos + 1
+
+    def _close(self) -> None:
+        sink, reader = self._sink, self._reader
+        self._open()
+        reader.finish()
+        sink.argue(reader.take(), "")
+        if reader.quoted:
+            sink.note("rescue.quoted_closer", self._name[0])
+        if reader.repaired:
+            sink.note("rescue.missing_closer", self._name[0])
+        if not self._whole:
+            sink.argue("}" if self._count else "{}", "")
+        sink.close_call()
+        self._reset()
+        self._state = State.ITEMS
+
+    # ------------------------------------------------------------------------------------------------------ an echo
+
+    def _begin_echo(self) -> None:
+        self._echo = ["".join(self._echo).strip()]
+        self._echoed = 0
+        self._sink.begin_trial("")
+        self._state = State.ECHO
+
+    def _read_echo(self, text: str, pos: int) -> int:
+        """Behind the closer: the calls once more, word for word, or something else."""
+        calls = self._echo[0]
+        if not self._echoed:
+            pos = self._blank(text, pos)
+        size = min(len(calls) - self._echoed, len(text) - pos)
+        if text[pos : pos + size] != calls[self._echoed : self._echoed + size]:
+            self._refuse()
+            return pos
+        self._sink.keep(text[pos : pos + size])
+        self._echoed += size
+        pos += size
+        if self._echoed < len(calls) or pos == len(text):
+            return pos
+        found = self._plan.closing.at(text, pos, self._machine.closing)
+        if found is WAIT:
+            return pos
+        self._sink.accept()
+        self._sink.note("call.echo")
+        if found is not None:
+            self._sink.keep(found)
+            pos += len(found)
+        self._leave()
+        return pos
+
+
+STEPS: Final[dict[State, Callable[[PythonCallsCodec, str, int], int]]] = {
+    State.ITEMS: PythonCallsCodec._items,
+    State.NAME: PythonCallsCodec._read_name,
+    State.PAREN: PythonCallsCodec._paren,
+    State.KEY: PythonCallsCodec._read_key,
+    State.WORD: PythonCallsCodec._read_word,
+    State.EQUALS: PythonCallsCodec._equals,
+    State.START: PythonCallsCodec._start,
+    State.VALUE: PythonCallsCodec._value,
+    State.ECHO: PythonCallsCodec._read_echo,
+}
