@@ -1,0 +1,98 @@
+"""An engine that can be killed at any token, and says a text that its prompt determines."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import AsyncGenerator, Sequence
+
+from turnwire.engines.interface import (
+    Capabilities,
+    Completion,
+    EngineError,
+    EngineInfo,
+    GenerateRequest,
+    Step,
+    TokenBatch,
+)
+from turnwire.prompts.prompt import Tokenizer
+
+NONCE = re.compile(r"nonce-([0-9a-z]+)")
+
+
+def said(nonce: str) -> str:
+    """What the client is to read: characters of one to four bytes, so that a death can fall inside one."""
+    return " ".join(f"{nonce}:{number} café 東京 🙂" for number in range(12)) + f" the end of {nonce}"
+
+
+class MortalEngine:
+    """Dies after a number of tokens that its dice choose, with everything that runs on it, and is back a little later.
+    Now and then it refuses work, or ends a stream as if nothing had happened."""
+
+    capabilities = Capabilities(yields="tokens")
+
+    def __init__(self, tokenizer: Tokenizer, seed: int) -> None:
+        self._tokenizer = tokenizer
+        self._dice = random.Random(seed)
+        self._lives = self._dice.randint(50, 2000)
+        self._life = 0
+        self.up = True
+        self.deaths = self.open = self.begun = self.left = self.finished = 0
+
+    async def start(self) -> EngineInfo:
+        return EngineInfo(name="mortal")
+
+    async def health(self) -> bool:
+        return self.up
+
+    async def embed(self, inputs: Sequence[str]) -> list[list[float]]:
+        return []
+
+    async def close(self) -> None:
+        pass
+
+    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+        if not self.up:
+            raise EngineError("unreachable", "The engine is down.")
+        if self._dice.random() < 0.05:
+            raise EngineError("overloaded", "The engine has no room.", retry_after=1)
+        life = self._life
+        nonce = NONCE.findall(request.conversation.last_user_text)[-1]
+        ids = self._tokenizer.encode(f"I think of {nonce}.\n</think>\n\n{said(nonce)}")
+        forgets_the_end = self._dice.random() < 0.02
+        detokenizer = self._tokenizer.detokenizer()
+        detokenizer.feed(ids[: request.resumed])
+        self.begun += 1
+        self.open += 1
+        ended = False
+        try:
+            at = request.resumed
+            while at < len(ids):
+                await asyncio.sleep(0)
+                if self._life != life:
+                    ended = True
+                    raise EngineError("disconnected", "The engine went away.")
+                count = self._dice.randint(1, 6)
+                yield TokenBatch(detokenizer.feed(ids[at : at + count]), tuple(ids[at : at + count]))
+                at += count
+                self._age(count)
+            ended = True
+            if not forgets_the_end:
+                self.finished += 1
+                yield Completion("stop", len(request.prompt_ids), len(ids) - request.resumed)
+        finally:
+            self.open -= 1
+            self.left += not ended
+
+    def _age(self, tokens: int) -> None:
+        self._lives -= tokens
+        if self._lives <= 0 and self.up:
+            self._lives = self._dice.randint(50, 4000)
+            self._life += 1
+            self.deaths += 1
+            self.up = False
+            asyncio.get_running_loop().call_later(self._dice.uniform(0.001, 0.05), self._rise)
+
+    def _rise(self) -> None:
+        self.up = True

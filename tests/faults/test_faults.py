@@ -1,0 +1,156 @@
+"""Hundreds of turns on all three APIs while their engines die: nothing lost in silence, nothing said twice.
+
+The large version of this, with engines in processes of their own, is benchmarks/faults.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import random
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import uvicorn
+
+from turnwire.gateway.app import Gateway
+from turnwire.gateway.assembly import assemble
+from turnwire.gateway.server import server_config
+from turnwire.gateway.settings import Settings
+from turnwire.gateway.turn import Turn
+from turnwire.gateway.workers import Worker, WorkerPool
+
+from .mortal import MortalEngine, said
+
+PATHS = {"messages": "/v1/messages", "chat": "/v1/chat/completions", "responses": "/v1/responses"}
+
+
+@asynccontextmanager
+async def gateway_on(folder: Path, seeds: range) -> AsyncIterator[tuple[str, Gateway, list[MortalEngine]]]:
+    script = folder / "script.jsonl"
+    script.write_text('{"text": "unused"}\n')
+    settings = Settings(
+        engine=f"scripted:{script}", model="m", dialect="qwen3_coder", concurrency=12, queue=1000, keepalive=0.05
+    )
+    runtime = await assemble(settings)
+    pool = runtime.engine
+    assert isinstance(pool, WorkerPool)
+    engines = [MortalEngine(runtime.tokenizer, seed) for seed in seeds]
+    pool.workers = [Worker(engine, f"w{number}") for number, engine in enumerate(engines)]
+    gateway = Gateway(settings, [runtime])
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(server_config(gateway))
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    while not server.started:
+        await asyncio.sleep(0.005)
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", gateway, engines
+    finally:
+        server.should_exit = True
+        await task
+
+
+def body_of(api: str, nonce: str, stream: bool) -> dict[str, Any]:
+    question = f"Tell me about nonce-{nonce}"
+    if api == "responses":
+        return {"model": "m", "input": question, "stream": stream, "store": False}
+    body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": question}], "stream": stream}
+    return body | {"max_tokens": 8000} if api == "messages" else body
+
+
+def text_in(api: str, data: dict[str, Any]) -> str:
+    """The part of the answer's text that one event carries."""
+    if api == "messages":
+        return str(data.get("delta", {}).get("text", ""))
+    if api == "responses":
+        return str(data["delta"]) if data["type"] == "response.output_text.delta" else ""
+    return "".join(part["delta"].get("content") or "" for part in data.get("choices", ()))
+
+
+def text_of(api: str, answer: dict[str, Any]) -> str:
+    """The text of a whole answer."""
+    if api == "messages":
+        return "".join(block["text"] for block in answer["content"] if block["type"] == "text")
+    if api == "responses":
+        messages = [item for item in answer["output"] if item["type"] == "message"]
+        return "".join(part["text"] for item in messages for part in item["content"])
+    return str(answer["choices"][0]["message"]["content"])
+
+
+ENDS = {"messages": "message_stop", "responses": "response.completed"}
+ERRORS = {"messages": "error", "responses": "response.failed"}
+
+
+async def ask(session: aiohttp.ClientSession, base: str, api: str, nonce: str, dice: random.Random) -> str:
+    """One turn, and what became of it as its client sees it."""
+    stream, leaves = dice.random() < 0.8, dice.random() < 0.1
+    pieces: list[str] = []
+    ended = failed = False
+    try:
+        async with session.post(base + PATHS[api], json=body_of(api, nonce, stream)) as answer:
+            if answer.status != 200:
+                assert (await answer.json())["error"]["message"]
+                return "refused"
+            if not stream:
+                return "complete" if text_of(api, await answer.json()) == said(nonce) else "WRONG TEXT AS SUCCESS"
+            async for row in answer.content:
+                if not row.startswith(b"data: "):
+                    continue
+                if row.startswith(b"data: [DONE]"):
+                    ended = True
+                    continue
+                data = json.loads(row[6:])
+                pieces.append(text_in(api, data))
+                ended = ended or data.get("type") == ENDS.get(api, "")
+                failed = failed or data.get("type") == ERRORS.get(api, "") or "error" in data.keys() - {"type"}
+                if leaves and len(pieces) > 8:
+                    answer.close()
+                    return "left"
+    except aiohttp.ClientError:
+        return "cut"
+    if ended and not failed:
+        return "complete" if "".join(pieces) == said(nonce) else "WRONG TEXT AS SUCCESS"
+    return "told an error" if failed else "SILENTLY TRUNCATED"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_no_turn_is_lost_doubled_or_cut_short_as_a_success(tmp_path: Path, seed: int) -> None:
+    tally: Counter[str] = Counter()
+    async with gateway_on(tmp_path, range(10 * seed, 10 * seed + 3)) as (base, gateway, engines):
+        connector = aiohttp.TCPConnector(limit=0)
+        async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=60)) as session:
+
+            async def client(number: int) -> None:
+                dice = random.Random(1000 * seed + number)
+                for turn in range(5):
+                    api = dice.choice(list(PATHS))
+                    tally[await ask(session, base, api, f"{number}x{turn}", dice)] += 1
+
+            await asyncio.gather(*(client(number) for number in range(40)))
+        pool = gateway.runtimes[0].engine
+        assert isinstance(pool, WorkerPool)
+        async with asyncio.timeout(10):
+            while len(gateway.heartbeat) or pool.active or any(engine.open for engine in engines):
+                await asyncio.sleep(0.01)
+        broken = {what: count for what, count in tally.items() if what.isupper()}
+        assert not broken, tally
+        assert tally.total() == 200
+        # It was no fair weather: engines died under running turns, most of which went on elsewhere.
+        assert sum(engine.deaths for engine in engines) >= 5
+        assert pool.statistics.migrations >= 10
+        assert tally["complete"] >= 100
+        # Every generation that was begun ended once: by itself, by its engine's death, or by its client's leaving.
+        assert pool.statistics.aborts == sum(engine.left for engine in engines) <= tally["left"]
+        assert pool.waiting == 0
+        async with asyncio.timeout(10):
+            while [thing for thing in gc.get_objects() if isinstance(thing, Turn)]:
+                await asyncio.sleep(0.05)
+                gc.collect()
