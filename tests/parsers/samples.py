@@ -201,7 +201,8 @@ SAMPLES: dict[str, str] = {
     "cohere_command3": f"<|START_THINKING|>Plan.<|END_THINKING|><|START_RESPONSE|>On it.<|END_RESPONSE|>{ACTION}Done.",
     "cohere_command4": f"Plan.<|END_THINKING|><|START_TEXT|>On it.<|END_TEXT|>{ACTION}Done.<|END_OF_TURN_TOKEN|>",
     "command_r_plus": (
-        'On it.\nAction:\n```json\n[\n    {\n        "tool_name": "edit",\n        "parameters": {"path": "a", "count": 3}'
+        'On it.\nAction:\n```json\n[\n    {\n        "tool_name": "edit",\n        "parameters": {"path": "a", '
+        '"count": 3}'
         '\n    },\n    {"tool_name": "ls", "parameters": {}}\n]```\nDone.'
     ),
     "apertus": (
