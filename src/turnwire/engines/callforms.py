@@ -77,12 +77,13 @@ def _qwen_xml(before: str = "<tool_call>", after: str = "</tool_call>", break_: 
     )
 
 
-def _dsml(block: str) -> CallForm:
+def _dsml(block: str, gap: str = "") -> CallForm:
+    mark = f"｜DSML｜{gap}"
     return CallForm(
-        section=(f"<｜DSML｜{block}>\n", f"</｜DSML｜{block}>"),
-        head='<｜DSML｜invoke name="{name}">\n',
-        arguments=Tagged('<｜DSML｜parameter name="{key}" string="{string}">', "</｜DSML｜parameter>\n"),
-        tail="</｜DSML｜invoke>\n",
+        section=(f"<{mark}{block}>\n", f"</{mark}{block}>"),
+        head=f'<{mark}invoke name="{{name}}">\n',
+        arguments=Tagged(f'<{mark}parameter name="{{key}}" string="{{string}}">', f"</{mark}parameter>\n"),
+        tail=f"</{mark}invoke>\n",
     )
 
 
@@ -123,6 +124,8 @@ CALL_FORMS: dict[str, CallForm] = {
     "jamba": _list("<tool_calls>[\n", "\n]</tool_calls>", between=",\n"),
     "hunyuan_a13b": _list("<tool_calls>[", "]</tool_calls>"),
     "granite": _list("<|tool_call|>[", "]"),
+    "granite_20b_fc": _object("<function_call> ", "", between=" "),
+    "functionary_v3_1": CallForm(head="<function={name}>", tail="</function>"),
     "phi4_mini": _list("functools[", "]"),
     "xlam": _list("[", "]"),
     "apertus": CallForm(
@@ -143,6 +146,7 @@ CALL_FORMS: dict[str, CallForm] = {
     ),
     "deepseek_v3_2": _dsml("function_calls"),
     "deepseek_v4": _dsml("tool_calls"),
+    "deepseek_v4_1": _dsml("calls", " "),
     "kimi_k2": _KIMI_K2,
     "kimi_k2_5": _KIMI_K2,
     "mistral": CallForm(head="[TOOL_CALLS]{name}[ARGS]", tail=""),

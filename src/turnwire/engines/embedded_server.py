@@ -5,6 +5,7 @@ Promise: nothing else on the machine can use it (loopback port, random key), and
 
 from __future__ import annotations
 
+import importlib
 import os
 import secrets
 from pathlib import Path
@@ -102,10 +103,8 @@ def load_server(model: Path, settings: EmbeddedSettings, context: int, key: str)
 
 
 def _load(model: Path, params: Any) -> Any:
-    import xllamacpp
-
     try:
-        return xllamacpp.Server(params)
+        return importlib.import_module("xllamacpp").Server(params)
     except RuntimeError as error:
         raise EngineError(
             "internal", f"{model.name} could not be loaded: {error}. Is it a complete GGUF file, and is there memory?"
@@ -126,7 +125,7 @@ def load_encoder(model: Path, window: int, slots: int) -> Any:
 
 def _common(model: Path, key: str) -> Any:
     try:
-        import xllamacpp
+        xllamacpp = importlib.import_module("xllamacpp")
     except ImportError as error:
         raise EngineError(
             "internal", "The embedded engine needs xllamacpp: pip install 'turnwire[embedded]', or choose --engine."

@@ -117,7 +117,7 @@ class Grammar:
         member: for what may follow when nothing was written yet, and when something was."""
         first = f"({extra} ({separator} {extra})*)?" if extra else '""'
         then = f"({separator} {extra})*" if extra else '""'
-        for name, pair in reversed(pairs.items()):
+        for name, pair in reversed(list(pairs.items())):
             skip_first, skip_then = ("", "") if name in required else (f" | {first}", f" | {then}")
             first, then = (
                 self.rule(f"{hint}-{name}", f"{pair} {then}{skip_first}"),
