@@ -5,12 +5,15 @@ Promise: it is ready when `start` returns and gone when `stop` returns; what it 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -23,7 +26,7 @@ from tokenizers import Tokenizer
 from .outputs import write_script
 from .wiretap import Exchange, Wiretap
 
-__all__ = ["MODEL", "Record", "ServedGateway", "count_tokens", "prefix_held"]
+__all__ = ["MODEL", "Record", "ServedGateway", "count_tokens", "prefix_held", "rate_limited_key"]
 
 MODEL = "nvidia/nemotron-3-super"
 
@@ -67,6 +70,13 @@ def prefix_held(records: list[Record], *, restarted_before: int | None = None) -
             )
         expected = "first" if number == restarted_before else "held"
         assert after.prefix.startswith(expected), f"turn {number} held its prefix, but the gateway says: {after.prefix}"
+
+
+def rate_limited_key(path: Path, secret: str) -> tuple[str, str]:
+    """Flags for a gateway that lets `secret` ask thirty times a minute."""
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    path.write_text(f'[[key]]\nname = "test"\nhash = "sha256:{digest}"\nrequests_per_minute = 30\n')
+    return ("--keys", str(path))
 
 
 class ServedGateway:
@@ -180,6 +190,18 @@ class ServedGateway:
             self._process.kill()
             self._process.wait(10)
         self._process = None
+
+    def exhaust(self, secret: str) -> None:
+        """Ask until the key has used up what it may ask."""
+        for _ in range(100):
+            request = urllib.request.Request(f"{self.v1}/models", headers={"authorization": f"Bearer {secret}"})
+            try:
+                urllib.request.urlopen(request, timeout=10).read()
+            except urllib.error.HTTPError as refused:
+                if refused.code == 429:
+                    return
+                raise
+        raise AssertionError("the key was never refused")
 
     def hand_over(self, other: ServedGateway, *, after: int) -> None:
         """Once `after` turns were asked for here, clients of this address talk to another gateway."""

@@ -12,7 +12,7 @@ import pytest
 from .conftest import Serve
 from .outputs import call, line, thought
 from .sandbox import Finished, Sandbox
-from .serving import ServedGateway, count_tokens, prefix_held
+from .serving import ServedGateway, count_tokens, prefix_held, rate_limited_key
 from .wiretap import Exchange
 
 
@@ -309,6 +309,22 @@ def test_overloaded_then_well(serve: Serve, claude: Any) -> None:
     assert refused.status == 529
     assert json.loads(refused.answer)["error"]["type"] == "overloaded_error"
     assert any(row.get("subtype") == "api_retry" for row in done.rows)
+
+
+def test_a_rate_limit_is_waited_for(serve: Serve, claude: Any, sandbox: Sandbox) -> None:
+    gateway = serve(*TWO_TURNS, flags=rate_limited_key(sandbox.folder / "keys.toml", "dummy"))
+    gateway.exhaust("dummy")
+    succeeded(claude(gateway)("Run the shell command echo hello"), "The command printed hello.")
+    limited = [exchange for exchange in gateway.turns() if exchange.status == 429]
+    assert limited
+    assert all(int(exchange.answer_headers["retry-after"]) <= 3 for exchange in limited)
+
+
+def test_a_wrong_key_is_said_at_once(serve: Serve, claude: Any, sandbox: Sandbox) -> None:
+    gateway = serve(*TWO_TURNS, flags=rate_limited_key(sandbox.folder / "keys.toml", "another"))
+    done = claude(gateway)("Run the shell command echo hello", timeout=30)
+    assert done.code == 1, str(done)
+    assert [exchange.status for exchange in gateway.turns()] == [401]
 
 
 def test_the_windows_end_leads_to_compaction_and_on(serve: Serve, claude: Any) -> None:
