@@ -239,6 +239,24 @@ def test_broken_output_is_rescued_and_reported(name, text, blocks, code):
 
 
 @pytest.mark.parametrize(
+    ("text", "blocks"),
+    [
+        ("analysisWe look.assistantfinalDone.", [(R, "We look."), (T, "Done.")]),
+        ('analysisWe look.assistantcommentary to=functions.edit json{"path": "a"}', [(R, "We look."), EDIT]),
+        ("commentary to=functions.ls code{}assistantcommentaryOn it.", [LS, (T, "On it.")]),
+        ("finalYes", [(T, "Yes")]),
+        ("analysis of this", [(T, "analysis of this")]),
+        ("finally", [(T, "finally")]),
+        ("commentary", [(T, "commentary")]),
+    ],
+)
+def test_channels_without_their_special_tokens(text, blocks):
+    turn = read("harmony", text, "header")
+    assert told(turn) == blocks
+    assert codes(turn) == ["rescue.header"]
+
+
+@pytest.mark.parametrize(
     ("name", "text", "blocks"),
     [
         ("harmony", "<|channel|>commentary to=functions.ls <|constr", []),

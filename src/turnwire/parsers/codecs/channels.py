@@ -9,6 +9,7 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
+from turnwire.parsers.codecs.bare_channels import BareChannels
 from turnwire.parsers.codecs.json_body import JsonBody
 from turnwire.parsers.dialect import Codec, RouterCodec, Sign, Start, Syntax
 from turnwire.parsers.scanner import WAIT, Scanner, blanks, prose_pattern
@@ -56,7 +57,7 @@ class Channels:
     header. `breaks` are the bodies that an opener ends although they were not closed. `calls` is the syntax of a
     call's body; without it, or where its sign is missing, the body is the JSON arguments of the tool in the header.
     `raw`: a call's body that is no JSON is malformed arguments, otherwise it is text. `closed`: a call's body must be
-    closed; without it the next opener is enough.
+    closed; without it the next opener is enough. `bare`: how the format reads if its special tokens were left out.
     `thoughts`, `tools`: whether thoughts and calls are told apart from text; in a `joined` format they always are."""
 
     opens: tuple[str, ...]
@@ -71,6 +72,7 @@ class Channels:
     calls: Syntax | None = None
     raw: bool = True
     closed: bool = True
+    bare: BareChannels | None = None
     joined: bool = False
     thoughts: bool = True
     tools: bool = True
@@ -196,10 +198,11 @@ class ChannelsCodec:
     def run(self, text: str, pos: int) -> int:
         """Consume text."""
         end = len(text)
+        held = self._machine.run
         while pos < end:
             state = self._state
             new = STEPS[state](self, text, pos)
-            if new == pos and self._state is state:
+            if (new == pos and self._state is state) or self._machine.run is not held:
                 return new
             pos = new
         return pos
@@ -249,8 +252,10 @@ class ChannelsCodec:
                 self._implicit = True
                 self._back = State.LEAD
                 self._open_header("")
-                return pos
-            self._outside()
+            elif self._first and self._table.bare is not None:
+                return self._try_bare(self._table.bare, text, pos)
+            else:
+                self._outside()
             return pos
         self._first = False
         if part is Part.CLOSE:
@@ -258,6 +263,17 @@ class ChannelsCodec:
         else:
             self._message(marker, State.LEAD)
         return pos + len(marker)
+
+    def _try_bare(self, bare: BareChannels, text: str, pos: int) -> int:
+        """The output may begin with a channel whose special tokens were left out."""
+        begins = bare.begins(text, pos, self._machine.closing)
+        if begins:
+            self._sink.note("rescue.header", "special tokens are missing")
+            self._machine.hand(bare.codec(self._machine))
+            self._state = State.BODY
+        elif begins is False:
+            self._outside()
+        return pos
 
     def _outside(self) -> None:
         """Text that belongs to no message."""

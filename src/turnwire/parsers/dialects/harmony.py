@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, Literal
 
+from turnwire.parsers.codecs.bare_channels import BareChannels
 from turnwire.parsers.codecs.channels import Channels, Header, Route
 from turnwire.parsers.dialect import Dialect
 
 __all__ = ["DIALECTS"]
 
 # Where a message without a recipient goes.
-CHANNELS: Final = {"analysis": "reasoning", "commentary": "text", "final": "text"}
+CHANNELS: Final[dict[str, Literal["text", "reasoning"]]] = {
+    "analysis": "reasoning",
+    "commentary": "text",
+    "final": "text",
+}
 # Recipients that are no tools.
 PEOPLE: Final = frozenset({"assistant", "user", "all", "system", "developer"})
 # Words of the header that models glue to a recipient.
@@ -76,6 +81,7 @@ HARMONY = Channels(
     hopeless=r"(?!(?:assistant)?\s*(?:t|to|to=\S*)?\s*(?:j|js|jso|json|c|co|cod|code)?\s*\Z)",
     lead_in=r"\s{0,4}(?:assistant)?\s{0,4}(?:to=[^\s<]{1,128})?\s{0,4}(?:<\|channel\|>[^A-Za-z<]{0,8}"
     r"(?:analysis|commentary|final)(?:\s{1,4}to=[^\s<]{1,128})?)?(?:\s{0,4}<\|constrain\|>\s{0,4}json)?",
+    bare=BareChannels(tuple(CHANNELS.items()), "assistant"),
     joined=True,
 )
 
