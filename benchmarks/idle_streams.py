@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from cpu import cpu_seconds, rss_mib
-from stream import Gateway
+from stream import Gateway, scripted
 from workload import messages_request
 
 
@@ -69,7 +69,7 @@ def main() -> None:
             ("silent engine", {"text": "x", "first_delay_ms": 3_600_000}),
             ("one token a second", {"text": "word " * 4000, "delay_ms": 1000}),
         ):
-            with Gateway(Path(name), line) as gateway:
+            with Gateway(scripted(Path(name), line)) as gateway:
                 held = hold(gateway.port, options.streams, options.seconds, gateway.process.pid)
                 used, rate, seen = asyncio.run(held)
             print(

@@ -2,9 +2,11 @@
 
     python benchmarks/stream.py [--seconds 10] [--profile]
 
-A gateway process plays a mixed turn (reasoning, prose, one tool call) from the scripted engine through template,
-tokenizer, parser, seals and the Anthropic encoder to real sockets. A second process reads the streams. What counts is
-user plus system time of the gateway from /proc divided by the output tokens: CPU seconds per million tokens.
+A gateway process plays a mixed turn (reasoning, prose, one tool call) through template, tokenizer, parser, seals and
+the Anthropic encoder to real sockets: first from the scripted engine in its own process, then from an engine process
+that speaks vLLM's completions wire, one token per chunk, as the peers were measured. Another process reads the streams.
+What counts is user plus system time of the gateway from /proc divided by the output tokens: CPU seconds per million
+tokens.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import os
 import pstats
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -84,17 +87,61 @@ async def load(port: int, body: bytes, streams: int, seconds: float) -> tuple[in
     return turns, tokens
 
 
-class Gateway:
-    """`turnwire serve` on a scripted engine, in a process of its own."""
+DATA = Path(__file__).resolve().parent.parent / "src" / "turnwire" / "prompts" / "data"
 
-    def __init__(self, folder: Path, line: dict[str, Any], profile: Path | None = None) -> None:
-        script = folder / "script.jsonl"
-        script.write_text(json.dumps(line) + "\n")
+
+class EngineProcess:
+    """An engine that speaks vLLM's wire and says the same turn to everybody."""
+
+    def __init__(self, folder: Path, delay_ms: float) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+        text = folder / "turn.txt"
+        text.write_text(mixed_turn(), encoding="utf-8")
+        stand_in = Path(__file__).resolve().parent / "engine_stand_in.py"
+        command = [sys.executable, str(stand_in), str(self.port), "--script", str(text), "--delay-ms", str(delay_ms)]
+        self.process = subprocess.Popen(command)
+        for _ in range(200):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 0.2):
+                break
+            time.sleep(0.05)
+
+    @property
+    def flags(self) -> list[str]:
+        flags = ["--engine", f"vllm:http://127.0.0.1:{self.port}", "--alias", "bench"]
+        return [
+            *flags,
+            "--tokenizer",
+            str(DATA / "turnwire-tokenizer.json"),
+            "--template",
+            str(DATA / "turnwire.jinja"),
+        ]
+
+    def __enter__(self) -> EngineProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait(10)
+
+
+def scripted(folder: Path, line: dict[str, Any]) -> list[str]:
+    """The flags that make a gateway play one line."""
+    script = folder / "script.jsonl"
+    script.write_text(json.dumps(line) + "\n")
+    return ["--engine", f"scripted:{script}", "--model", "bench"]
+
+
+class Gateway:
+    """`turnwire serve` in a process of its own."""
+
+    def __init__(self, flags: list[str], profile: Path | None = None) -> None:
         command = [sys.executable]
         if profile:
             command += ["-m", "cProfile", "-o", str(profile)]
-        command += ["-m", "turnwire.cli.main", "serve", "--port", "0", "--engine", f"scripted:{script}"]
-        command += ["--model", "bench", "--dialect", "qwen3_coder", "--log-level", "warning"]
+        command += ["-m", "turnwire.cli.main", "serve", "--port", "0", *flags]
+        command += ["--dialect", "qwen3_coder", "--log-level", "warning"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -116,10 +163,10 @@ def turn(delay_ms: float) -> dict[str, Any]:
     return {"text": mixed_turn(), "finish": "stop", "delay_ms": delay_ms}
 
 
-def measure(folder: Path, name: str, delay_ms: float, streams: int, seconds: float) -> float:
+def measure(flags: list[str], name: str, delay_ms: float, streams: int, seconds: float) -> float:
     """Run one cell, print it, give back µs per token."""
     body = messages_request("bench")
-    with Gateway(folder, turn(delay_ms)) as gateway:
+    with Gateway(flags) as gateway:
         pid = gateway.process.pid
         asyncio.run(load(gateway.port, body, min(streams, 8), 1.0 if delay_ms == 0 else 0.1))
         before, started = cpu_seconds(pid), time.monotonic()
@@ -127,7 +174,7 @@ def measure(folder: Path, name: str, delay_ms: float, streams: int, seconds: flo
         spent, wall = cpu_seconds(pid) - before, time.monotonic() - started
         each = spent / tokens * 1e6
         print(
-            f"{name:28} {each:7.2f} µs/token   {tokens:>8} tokens in {turns} turns, "
+            f"{name:40} {each:7.2f} µs/token   {tokens:>8} tokens in {turns} turns, "
             f"{spent:.2f} CPU s, {wall:.1f} s wall, {tokens / wall:,.0f} tokens/s, {rss_mib(pid):.0f} MiB",
             flush=True,
         )
@@ -137,7 +184,7 @@ def measure(folder: Path, name: str, delay_ms: float, streams: int, seconds: flo
 def profile(folder: Path, name: str, delay_ms: float) -> None:
     """The hottest lines of one cell."""
     out = folder / "profile"
-    with Gateway(folder, turn(delay_ms), out) as gateway:
+    with Gateway(scripted(folder, turn(delay_ms)), out) as gateway:
         asyncio.run(load(gateway.port, messages_request("bench"), 64, 1.0))
     print(f"\nProfile: {name}")
     pstats.Stats(str(out)).sort_stats("tottime").print_stats(18)
@@ -149,13 +196,21 @@ def main() -> None:
     arguments.add_argument("--profile", action="store_true", help="also print the profile's top lines")
     options = arguments.parse_args()
     os.chdir(Path(__file__).parent)
+    seconds = options.seconds
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        measure(folder, "saturated, 1 stream", 0, 1, options.seconds)
-        results = {
-            "saturated, 64 streams": measure(folder, "saturated, 64 streams", 0, 64, options.seconds),
-            "paced, 64 x 50 tokens/s": measure(folder, "paced, 64 x 50 tokens/s", 20, 64, options.seconds),
-        }
+        fast, slow = scripted(folder, turn(0)), "paced, 64 x 50 tokens/s"
+        measure(fast, "scripted: saturated, 1 stream", 0, 1, seconds)
+        measure(fast, "scripted: saturated, 64 streams", 0, 64, seconds)
+        single = scripted(folder, turn(0) | {"burst": 1})
+        measure(single, "scripted: one token a wake-up, 64 streams", 0, 64, seconds)
+        results = {}
+        with EngineProcess(folder, 0) as engine:
+            cell = "saturated, 64 streams"
+            results[cell] = measure(engine.flags, f"engine process: {cell}", 0, 64, seconds)
+        results[slow] = measure(scripted(folder, turn(20)), f"scripted: {slow}", 20, 64, 1.0)
+        with EngineProcess(folder, 20) as engine:
+            measure(engine.flags, f"engine process: {slow}", 20, 64, 1.0)
         print("\nPeers, measured earlier with their own engines' transports (µs/token), and the ratio to ours:")
         for cell, ours in results.items():
             for peer, figure in PEERS[cell].items():
@@ -163,7 +218,7 @@ def main() -> None:
                 print(f"  {cell:26} {peer:38} {figure:>7}   {best / ours:.1f}x")
         if options.profile:
             profile(folder, "saturated, 64 streams", 0)
-            profile(folder, "paced, 64 x 50 tokens/s", 20)
+            profile(folder, slow, 20)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,11 @@ class TurnRecord(msgspec.Struct, kw_only=True):
     failure: str | None = None
 
 
+def _one_line(body: bytes) -> bytes:
+    """The request's JSON without line breaks; what came without a body of its own is null."""
+    return msgspec.json.format(body, indent=-1) if body else b"null"
+
+
 class Recorder:
     """Appends records to `turns.jsonl` in a folder."""
 
@@ -55,7 +60,7 @@ class Recorder:
             turn_id=passage.turn_id,
             api=passage.api,
             model=passage.inbound.conversation.model,
-            request=msgspec.Raw(passage.body),
+            request=msgspec.Raw(_one_line(passage.body)),
             headers={name: value for name, value in passage.headers.items() if name not in _SECRET},
             prompt_text=decode(passage.prompt.ids),
             prompt_tokens=len(passage.prompt.ids),
