@@ -34,6 +34,7 @@ from .exchange import Api
 from .guard import Guard
 from .heartbeat import Heartbeat
 from .keys import Keyring
+from .limits import request_limits
 from .listing import ModelRoutes
 from .messages import MessagesEndpoint
 from .metrics import Metrics
@@ -98,6 +99,7 @@ class Gateway:
         self.keys = Keyring.load(settings.keys) if settings.keys else Keyring()
         self.metrics = Metrics()
         self.max_body = settings.max_body
+        self.limits = request_limits(settings)
         self.dispatch = settings.enable_streaming_tool_dispatch
         self.draining = False
         self.started = int(time.time())

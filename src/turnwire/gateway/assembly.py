@@ -22,6 +22,7 @@ from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.encodings.deepseek import DeepSeekEncoding
 from turnwire.prompts.encodings.harmony import HarmonyEncoding
 from turnwire.prompts.policy import ReplayPolicy
+from turnwire.prompts.sandbox import Budget
 from turnwire.prompts.seals import Sealer
 from turnwire.prompts.store import MemoryTurnStore, TurnStore
 from turnwire.prompts.template import ChatTemplate, Renderer, default_template
@@ -70,7 +71,7 @@ def _assembled(settings: Settings, engine: Engine, info: EngineInfo, source: Pro
     model_id = _model_id(settings, info)
     profile = load_book(settings.profiles).find(model_id)
     dialect, why = _dialect(settings, model_id, profile, source)
-    renderer = _renderer(source, dialect)
+    renderer = _renderer(source, dialect, settings.template_steps)
     log.info("model %s: dialect %s (%s), prompts from %s", model_id, dialect.name, why, source.origin)
     policy = ReplayPolicy(history=settings.history_thinking or "auto")
     return ModelRuntime(
@@ -161,10 +162,11 @@ _ENCODINGS: dict[str, Callable[[], Renderer]] = {
 }
 
 
-def _renderer(source: PromptSource, dialect: Dialect) -> Renderer:
+def _renderer(source: PromptSource, dialect: Dialect, steps: int) -> Renderer:
     """What writes the prompts: the model's template, its own encoding, or the project's template."""
     if source.template is not None:
-        return ChatTemplate(source.template, {"bos_token": source.bos, "eos_token": source.eos}, clock=_clock)
+        special = {"bos_token": source.bos, "eos_token": source.eos}
+        return ChatTemplate(source.template, special, clock=_clock, budget=lambda: Budget(steps))
     if source.builtin and source.origin == "built in":
         return default_template(clock=_clock)
     encoding = _ENCODINGS.get(dialect.name)

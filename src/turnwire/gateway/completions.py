@@ -48,7 +48,7 @@ class CompletionsEndpoint(TurnEndpoint):
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = headers_of(scope)
         body = await self.body(headers, receive)
-        asked = completions.decode(body, headers)
+        asked = completions.decode(body, headers, limits=self._host.limits.wire)
         runtime = _BareModel(self._host.runtime_for(asked.model))
         if runtime.engine.capabilities.yields == "events":
             raise TurnFailure(

@@ -25,7 +25,7 @@ class EmbeddingsEndpoint(TurnEndpoint):
     """`POST /v1/embeddings`."""
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = embeddings.decode(await self.body(headers_of(scope), receive))
+        asked = embeddings.decode(await self.body(headers_of(scope), receive), limits=self._host.limits.wire)
         runtime = self._runtime(asked.model)
         texts, tokens = await asyncio.to_thread(_texts, asked, runtime)
         try:

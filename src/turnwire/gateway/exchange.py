@@ -24,6 +24,7 @@ from turnwire.protocols.wire import Encoder, ErrorKind, ErrorReply, Inbound, Tur
 from .bodies import expand
 from .heartbeat import Heartbeat
 from .keys import ANONYMOUS
+from .limits import RequestLimits
 from .passage import Passage, TurnOutcome
 from .runtime import ModelRuntime
 from .turn import Sink, Turn
@@ -63,7 +64,7 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
     """A codec as the gateway sees it. `call_prefix` starts the ids of tool calls on this API."""
 
     name: str
-    decode: Callable[[bytes, Mapping[str, str]], Inbound]
+    decode: Callable[..., Inbound]
     stream_encoder: Callable[[TurnFacts, object], Encoder]
     document_encoder: Callable[[TurnFacts, object], Encoder]
     error_reply: Callable[[TurnFailure], ErrorReply]
@@ -182,6 +183,7 @@ class Host(Protocol):
     dispatch: bool
     draining: bool
     runtimes: list[ModelRuntime]
+    limits: RequestLimits
 
     def runtime_for(self, model: str) -> ModelRuntime: ...
 
@@ -231,6 +233,7 @@ class TurnEndpoint:
         tenant = tenant_of(scope)
         inbound = await self.decode(body, headers, tenant)
         runtime = self._host.runtime_for(inbound.conversation.model)
+        self._host.limits.check(inbound.conversation, len(body), fetches=runtime.fetches)
         prompt, continuity = await runtime.prepare(inbound.conversation, tenant)
         passage = Passage(
             api=self._api.name,
@@ -255,7 +258,7 @@ class TurnEndpoint:
 
     async def decode(self, body: bytes, headers: Mapping[str, str], tenant: str) -> Inbound:
         """The request; an API whose requests refer to stored things fetches them here."""
-        return self._api.decode(body, headers)
+        return self._api.decode(body, headers, limits=self._host.limits.wire)
 
     def facts(self, passage: Passage) -> TurnFacts:
         """What is fixed before the turn starts."""

@@ -44,14 +44,14 @@ class _BoundedHttp(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._application = self.app
-        self.app = self._served  # type: ignore[assignment]
+        self.app = self._served
         self._in_head = True
         self._head = 0
         self._deadline: asyncio.TimerHandle | None = None
 
     async def _served(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await self._application(scope, receive, send)  # type: ignore[arg-type]
+            await self._application(scope, receive, send)
         finally:
             self._leave_soon()
 

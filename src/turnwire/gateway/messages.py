@@ -52,7 +52,7 @@ class MessagesEndpoint(TurnEndpoint):
         self._replies: dict[str, anthropic.Reply] = {}
 
     async def decode(self, body: bytes, headers: Mapping[str, str], tenant: str) -> Inbound:
-        return await anthropic.resume_thread(anthropic.decode(body, headers), self._store, tenant)
+        return await anthropic.resume_thread(await super().decode(body, headers, tenant), self._store, tenant)
 
     def encoder(self, passage: Passage) -> Encoder:
         encoder = super().encoder(passage)

@@ -60,8 +60,10 @@ class ResponsesEndpoint(TurnEndpoint):
         self._etag = etag
 
     async def decode(self, body: bytes, headers: Mapping[str, str], tenant: str) -> Inbound:
-        request = responses.read_request(body)
-        return responses.decode_request(request, headers, stored=await self._shelf.resolve(tenant, request))
+        limits = self._host.limits.wire
+        request = responses.read_request(body, limits)
+        stored = await self._shelf.resolve(tenant, request)
+        return responses.decode_request(request, headers, stored=stored, limits=limits)
 
     def encoder(self, passage: Passage) -> Encoder:
         make = responses.stream_encoder if passage.inbound.stream else responses.document_encoder

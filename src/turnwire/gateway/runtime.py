@@ -136,6 +136,11 @@ class ModelRuntime:
             return None
         return self._sealer.turn(turn_id, model=self.id, tenant=tenant, shape=witness, tail=tail)
 
+    @property
+    def fetches(self) -> bool:
+        """Whether the engine reads the conversation itself, and would go and get what it refers to."""
+        return self.engine.capabilities.yields == "events"
+
     def cache_salt(self, tenant: str) -> str | None:
         """What keeps one tenant's prefix cache apart from another's."""
         return None if tenant == "default" or not self.engine.capabilities.cache_salt else tenant

@@ -11,7 +11,9 @@ from starlette.responses import Response
 from turnwire.protocols import anthropic
 from turnwire.protocols.wire import TurnFailure
 
+from .bodies import expand
 from .exchange import headers_of, read_body, tenant_of
+from .limits import RequestLimits
 from .runtime import ModelRuntime
 
 __all__ = ["TokenRoutes"]
@@ -19,6 +21,7 @@ __all__ = ["TokenRoutes"]
 
 class Models(Protocol):
     max_body: int
+    limits: RequestLimits
 
     def runtime_for(self, model: str) -> ModelRuntime: ...
 
@@ -44,8 +47,8 @@ class TokenRoutes:
     async def count(self, request: Request) -> Response:
         """What `input_tokens` of the same request would be."""
         try:
-            body = await read_body(request.receive, self._models.max_body)
-            inbound = anthropic.decode_count(body, headers_of(request.scope))
+            body = await self._body(request)
+            inbound = anthropic.decode_count(body, headers_of(request.scope), limits=self._models.limits.wire)
             runtime = self._models.runtime_for(inbound.conversation.model)
             prompt = await runtime.build(inbound.conversation, tenant_of(request.scope))
         except TurnFailure as failure:
@@ -75,10 +78,14 @@ class TokenRoutes:
             raise TurnFailure("invalid_request", f"tokens: ids go from 0 to {runtime.tokenizer.vocab_size - 1}.")
         return {"prompt": runtime.tokenizer.decode(asked.tokens)}
 
+    async def _body(self, request: Request) -> bytes:
+        body = await read_body(request.receive, self._models.max_body)
+        return expand(body, request.headers.get("content-encoding", ""), self._models.max_body)
+
     async def _answer(self, request: Request, work) -> Response:  # type: ignore[no-untyped-def]
         try:
-            answer = work(await read_body(request.receive, self._models.max_body))
-        except (msgspec.DecodeError, TurnFailure) as error:
+            answer = work(await self._body(request))
+        except (msgspec.DecodeError, RecursionError, TurnFailure) as error:
             failure = error if isinstance(error, TurnFailure) else TurnFailure("invalid_request", str(error))
             refused = anthropic.error_reply(failure)
             return Response(refused.body, refused.status, dict(refused.headers), refused.media_type)

@@ -141,7 +141,8 @@ class _Connection:
         data = message.encode() if isinstance(message, str) else message
         if len(data) > self._host.max_body:
             raise TurnFailure("too_large", f"The message is larger than {self._host.max_body} bytes; send less.")
-        request = responses.read_request(data)
+        limits = self._host.limits
+        request = responses.read_request(data, limits.wire)
         kind = request.fields.pop("type", None)
         if kind != "response.create":
             raise TurnFailure(
@@ -149,7 +150,9 @@ class _Connection:
             )
         generate = request.fields.get("generate") is not False
         stored = await self._resolve(request)
-        inbound = responses.decode_request(request, self._headers, stored=stored)
+        inbound = responses.decode_request(request, self._headers, stored=stored, limits=limits.wire)
+        fetches = self._host.runtime_for(inbound.conversation.model).fetches
+        limits.check(inbound.conversation, len(data), fetches=fetches)
         inbound.stream = True
         echo = inbound.echo
         assert isinstance(echo, Echo)

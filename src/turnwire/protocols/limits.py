@@ -20,6 +20,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     blocks: int = 20_000
     tools: int = 2_048
     stop_sequences: int = 64
+    choices: int = 16
     name_chars: int = 512
     depth: int = 128
     header_chars: int = 512

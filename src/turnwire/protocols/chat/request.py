@@ -52,7 +52,6 @@ _HONOURED = frozenset(
         "safety_identifier",
     }
 )
-_MOST_CHOICES = 16
 _MOST_LOGPROBS = 20
 
 
@@ -108,7 +107,7 @@ class _Request:
             notes=tuple(self.notes),
             dispatch=wanted,
             echo=Echo(
-                choices=self.fields.count("n", 1, _MOST_CHOICES) or 1,
+                choices=self.fields.count("n", 1, self.limits.choices) or 1,
                 usage=self.fields.wants_usage(),
                 dispatch=form,
                 logprobs=self.fields.boolean("logprobs"),

@@ -32,7 +32,7 @@ _HONOURED = SAMPLING_FIELDS | {
     "user",
 }
 _DEFAULT_TOKENS = 16
-_MOST_ANSWERS = 64
+_PROMPTS_OF_MOST_CHOICES = 4
 _MOST_LOGPROBS = 20
 
 
@@ -60,8 +60,9 @@ def decode(body: bytes, headers: Mapping[str, str], *, limits: Limits | None = N
         raise invalid("suffix", "text to fill in between is not offered; put both sides into the prompt as the model's "
                                 "own fill-in-the-middle format wants them")  # fmt: skip
     choices = fields.count("n", 1) or 1
-    if len(prompts) * choices > _MOST_ANSWERS:
-        raise invalid("n", f"{len(prompts)} prompts times {choices} answers; the limit is {_MOST_ANSWERS} in all")
+    most = _PROMPTS_OF_MOST_CHOICES * fields.limits.choices
+    if len(prompts) * choices > most:
+        raise invalid("n", f"{len(prompts)} prompts times {choices} answers; the limit is {most} in all")
     best = fields.count("best_of", 1)
     if best is not None and best > choices:
         fields.notes.append(Note("request.field_ignored", "best_of: every answer is returned, none is ranked away"))
