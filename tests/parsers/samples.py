@@ -27,6 +27,16 @@ TOOLS = [
 ]
 
 
+# Words that stand in the headers and tags of routed families.
+ROUTED = (
+    "analysis", "commentary", "final", "assistant", "assistantfinal", "analysisWe", " to=functions.edit", " to=edit",
+    " to=self", " to=user", " to=python", " json", "all\n", "edit\n", "think", "response", "tools", "call", "argument",
+    "json", "message", ' tool="edit"', ' key="path" type="string"', ' key="count" type="number"', "<|open|>tools<|sep|>",
+    '<|open|>call tool="edit"<|sep|>', '<|open|>argument key="path"<|sep|>', "<|close|>argument<|sep|>",
+    "<|close|>call<|sep|>", "<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>", "{\"path\": \"x",
+)  # fmt: skip
+
+
 def markers(dialect: Dialect) -> list[str]:
     """Every literal of a dialect's tables."""
     found: set[str] = set()
@@ -44,7 +54,7 @@ def markers(dialect: Dialect) -> list[str]:
                     walk(getattr(value, name))
 
     walk(dialect)
-    return sorted(found)
+    return sorted(found.union(ROUTED if dialect.router is not None else ()))
 
 
 QWEN = (
@@ -219,4 +229,12 @@ SAMPLES: dict[str, str] = {
         'Plan.</think>On it.<function_calls>edit(path="a", count=3, options={1: ({2},)})\nls()</function_calls>Done.'
     ),
     "lfm2": '<think>Plan.</think>On it.<|tool_call_start|>[edit(path="a", count=3), ls()]<|tool_call_end|>Done.',
+    "gemma4": (
+        '<|channel>thought\nPlan.<channel|>On it.<|tool_call>call:edit{path:<|"|>a}<|"|>,count:3,options:{x:[1,<|"|>b'
+        '<|"|>]}}<tool_call|><|tool_call>call:ls{}<tool_call|>Done.<turn|>'
+    ),
+    "functiongemma": (
+        "On it.<start_function_call>call:edit{path:<escape>a<escape>,count:3}<end_function_call><start_function_call>"
+        "call:ls{}<end_function_call>Done.<end_of_turn>"
+    ),
 }

@@ -45,6 +45,7 @@ JUDGED_WRONG: dict[str, str] = {
     "pythonic-c81eff7f76": MARKUP,
     "pythonic-54d2fe0e26": "a space between the parentheses makes it no less a call",
     "lfm2-44c9e6a8a7": BETWEEN,
+    "gemma4-1344ff4dce": BETWEEN,
     "gpt_oss-63cc596ab6": COMPLETE,
     "apriel_1_6-504cc72b0e": "a sentence of the prompt is expected as part of the model's thought",
     "inkling-17d461a3d6": PIPELINE,

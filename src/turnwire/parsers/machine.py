@@ -128,10 +128,11 @@ class Machine:
             self._codec = router
             self.run = router.run
             router.begin(start)
-        elif start.state == "reasoning" and dialect.reasoning is not None:
-            self._place = Place.REASONING
+        elif dialect.reasoning is not None:
             self._labels = bool(dialect.reasoning.labels)
-            self._thought = True
+            if start.state == "reasoning":
+                self._place = Place.REASONING
+                self._thought = True
 
     # ----------------------------------------------------------------------------------- what codecs may call
 
@@ -228,15 +229,28 @@ class Machine:
                 return pos
 
     def _skip_label(self, text: str, pos: int) -> int:
-        """Behind a reasoning opener: swallow a label of the format, if one is there."""
+        """Behind a reasoning opener, or at the start of the output: swallow a label of the format, if one is there.
+
+        A label that does not end its line is one only where the thought ends with it."""
         reasoning = self.dialect.reasoning
         labels = reasoning.labels if reasoning is not None else ()
+        closers = reasoning.close if reasoning is not None else ()
         rest = text[pos : pos + 64]
-        for label in sorted(labels, key=len, reverse=True):
+        inside = self._place is Place.REASONING
+        for label in labels:
             if rest.startswith(label):
-                self.sink.keep(label)
-                self._labels = False
-                return pos + len(label)
+                after = rest[len(label) :]
+                ends = after.startswith(closers) or (self.closing and not after)
+                if label[-1] == "\n" or (ends and inside):
+                    if not inside:
+                        self.sink.note("rescue.header", label.strip())
+                        self._place = Place.REASONING
+                        self._thought = True
+                    self.sink.keep(label)
+                    self._labels = False
+                    return pos + len(label)
+                if not self.closing and inside and any(closer.startswith(after) for closer in closers):
+                    return pos
         if not self.closing and any(label.startswith(rest) for label in labels):
             return pos
         self._labels = False
@@ -256,6 +270,7 @@ class Machine:
     def _repeated_opener(self, marker: str) -> None:
         if self.sink.kind is None:
             self.sink.mark(marker)
+            self._labels = bool(self.dialect.reasoning and self.dialect.reasoning.labels)
         else:
             self.sink.say("reasoning", marker)
 

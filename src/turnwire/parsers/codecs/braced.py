@@ -1,0 +1,277 @@
+"""Calls written as `call:name{key:value}` in Gemma's notation, typed by its quotes and by the tool's schema."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from turnwire.parsers.codecs.braced_text import BracedText
+from turnwire.parsers.dialect import Codec, Sign
+from turnwire.parsers.scanner import WAIT, Scanner, blanks
+
+if TYPE_CHECKING:
+    from turnwire.parsers.machine import Machine
+
+__all__ = ["Braced"]
+
+NAME_LIMIT: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Braced:
+    """The table of a braced syntax: the wrapper around each call, the word before the name, the mark on both sides of
+    a string. `typed`: the schema may make something else of a quoted text. `wrong_close` are closers of other formats
+    that are accepted. Without its wrapper a call counts at the start of a line, if the tool is offered."""
+
+    open: str
+    close: str
+    quote: str
+    head: str = "call:"
+    typed: bool = False
+    wrong_close: tuple[str, ...] = ()
+
+    @property
+    def signs(self) -> tuple[Sign, ...]:
+        """The opener, and the word before the name."""
+        return Sign(self.open), Sign(self.head, "line", rescue=True)
+
+    def codec(self, machine: Machine) -> Codec:
+        """A reader for one turn."""
+        return BracedCodec(self, machine)
+
+
+class State(Enum):
+    """Where in a call the reader stands."""
+
+    OPEN = auto()  # behind the opener
+    NAME = auto()
+    BRACE = auto()  # behind the name
+    BODY = auto()
+    CLOSE = auto()  # behind a call
+    OUT = auto()
+
+
+_NAME = re.compile(r"""[^\s{}<>()\[\]:,;"'`]+""")
+
+
+class _Plan:
+    def __init__(self, table: Braced) -> None:
+        self.closers = frozenset((table.close, *table.wrong_close))
+        self.marks = Scanner([table.head, *self.closers])
+
+
+@lru_cache(maxsize=64)
+def _plan(table: Braced) -> _Plan:
+    return _Plan(table)
+
+
+class BracedCodec:
+    """Reads braced calls. Quoted strings stream; other values wait for what ends them."""
+
+    def __init__(self, table: Braced, machine: Machine) -> None:
+        self._table = table
+        self._plan = _plan(table)
+        self._machine = machine
+        self._sink = machine.sink
+        self._state = State.OUT
+        self._wrapped = False
+        self._headed = False
+        self._opened = False
+        self._name: list[str] = []
+        self._reader = BracedText(table.quote, self._plan.closers, None)
+
+    # ------------------------------------------------------------------------------------------ codec interface
+
+    def enter(self, sign: Sign) -> None:
+        """Behind the opener, or behind the head of a call without one."""
+        self._wrapped = sign.text == self._table.open
+        self._headed = not self._wrapped
+        self._name = []
+        self._state = State.OPEN if self._wrapped else State.NAME
+
+    def run(self, text: str, pos: int) -> int:
+        """Consume text while a call is being read."""
+        end = len(text)
+        while pos < end:
+            state = self._state
+            new = STEPS[state](self, text, pos)
+            if self._state is State.OUT or (new == pos and self._state is state):
+                return new
+            pos = new
+        return pos
+
+    def plain(self) -> str | None:
+        """Inside a string, anything but its mark, quotes, backslashes and control characters passes."""
+        return self._reader.plain if self._state is State.BODY and self._reader.in_string else None
+
+    def finish(self) -> None:
+        """The end of the output: a call that has its last brace is complete, any other is cut."""
+        sink = self._sink
+        if self._opened:
+            sink.argue(self._reader.take(), "")
+            sink.close_call(truncated=True)
+        elif sink.trial is not None:
+            if self._wrapped and (self._headed or not self._name):
+                sink.accept()
+                sink.note("call.truncated", "".join(self._name))
+            else:
+                self._refuse()
+
+    # ---------------------------------------------------------------------------------------------------- steps
+
+    def _leave(self) -> None:
+        self._state = State.OUT
+        self._machine.leave()
+
+    def _refuse(self) -> None:
+        self._state = State.OUT
+        self._machine.refuse()
+
+    def _blank(self, text: str, pos: int) -> int:
+        stop = blanks(text, pos)
+        if stop > pos:
+            self._sink.keep(text[pos:stop])
+        return stop
+
+    def _open(self, text: str, pos: int) -> int:
+        pos = self._blank(text, pos)
+        if pos == len(text):
+            return pos
+        marker = self._plan.marks.at(text, pos, self._machine.closing)
+        if marker is WAIT:
+            return pos
+        if marker is None:
+            self._state = State.NAME
+            return pos
+        if marker == self._table.head:
+            self._headed = True
+            self._state = State.NAME
+        else:
+            self._sink.accept()
+            self._sink.note("call.unnamed")
+        self._sink.keep(marker)
+        if self._state is State.OPEN:
+            self._leave()
+        return pos + len(marker)
+
+    def _read_name(self, text: str, pos: int) -> int:
+        found = _NAME.match(text, pos)
+        if found is None:
+            self._state = State.BRACE
+            return pos
+        self._name.append(found.group())
+        self._sink.keep(found.group())
+        return found.end()
+
+    def _brace(self, text: str, pos: int) -> int:
+        machine, sink = self._machine, self._sink
+        pos = self._blank(text, pos)
+        if pos == len(text):
+            return pos
+        name = "".join(self._name)
+        marker = self._plan.marks.at(text, pos, machine.closing) if text[pos] != "{" else None
+        if marker is WAIT:
+            return pos
+        ends = marker is not None and marker in self._plan.closers
+        believed = name in machine.tools or (machine.believed and self._headed)
+        if not name or len(name) > NAME_LIMIT or not (text[pos] == "{" or ends) or not believed:
+            if text[pos] == "{" and self._wrapped and len(name) <= NAME_LIMIT:
+                return self._unnamed(pos)
+            if sink.trial is not None:
+                self._refuse()
+            else:
+                sink.note("call.unnamed", name[:NAME_LIMIT])
+                self._leave()
+            return pos
+        machine.open_call(name)
+        self._opened = True
+        if ends:
+            sink.argue("{}", "")
+            self._close()
+            return pos
+        self._begin()
+        return pos
+
+    def _begin(self) -> None:
+        tool = self._machine.tools.get("".join(self._name))
+        schema = None if tool is None else tool.schema
+        self._reader = BracedText(self._table.quote, self._plan.closers, schema, self._table.typed)
+        self._state = State.BODY
+
+    def _unnamed(self, pos: int) -> int:
+        """Arguments without a name, or of a name nobody believes: read to their end, and dropped."""
+        self._sink.accept()
+        self._sink.note("call.unnamed", "".join(self._name))
+        self._begin()
+        return pos
+
+    def _body(self, text: str, pos: int) -> int:
+        reader, sink = self._reader, self._sink
+        stop = reader.feed(text, pos, self._machine.closing)
+        if reader.ended:
+            reader.close()
+        if self._opened:
+            sink.argue(reader.take(), text[pos:stop])
+        else:
+            sink.keep(text[pos:stop])
+        if reader.done or reader.ended:
+            self._close()
+        return stop
+
+    def _close(self) -> None:
+        sink, reader = self._sink, self._reader
+        name = "".join(self._name)
+        if self._opened:
+            for key in reader.doubled:
+                sink.note("call.duplicate_argument", key)
+            if reader.noisy:
+                sink.note("call.noise", name)
+            if reader.unclosed:
+                sink.note("rescue.missing_closer", name)
+            sink.close_call()
+        self._opened = False
+        self._reader = BracedText(self._table.quote, self._plan.closers, None)
+        self._state = State.CLOSE
+
+    def _behind(self, text: str, pos: int) -> int:
+        """Behind a call: its closer, a brace too many, another call, or something else."""
+        sink = self._sink
+        pos = self._blank(text, pos)
+        if pos == len(text):
+            return pos
+        marker = self._plan.marks.at(text, pos, self._machine.closing)
+        if marker is WAIT:
+            return pos
+        if marker is None:
+            if text[pos] in "}," and self._wrapped:
+                if text[pos] == "}":
+                    sink.note("rescue.duplicate_closer", "}")
+                sink.keep(text[pos])
+                return pos + 1
+            if self._wrapped:
+                sink.note("rescue.missing_closer", self._table.close)
+            self._leave()
+            return pos
+        sink.keep(marker)
+        if marker == self._table.head:
+            self._name = []
+            self._headed = True
+            self._state = State.NAME
+        else:
+            if marker != self._table.close:
+                sink.note("rescue.wrong_closer", marker)
+            self._leave()
+        return pos + len(marker)
+
+
+STEPS: Final[dict[State, Callable[[BracedCodec, str, int], int]]] = {
+    State.OPEN: BracedCodec._open,
+    State.NAME: BracedCodec._read_name,
+    State.BRACE: BracedCodec._brace,
+    State.BODY: BracedCodec._body,
+    State.CLOSE: BracedCodec._behind,
+}

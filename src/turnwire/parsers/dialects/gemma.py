@@ -1,0 +1,25 @@
+"""Gemma 4 and FunctionGemma: calls in a notation of their own, thoughts in a channel."""
+
+from __future__ import annotations
+
+from turnwire.parsers.codecs.braced import Braced
+from turnwire.parsers.dialect import Dialect, Reasoning
+
+__all__ = ["DIALECTS"]
+
+DIALECTS = (
+    Dialect(
+        name="gemma4",
+        reasoning=Reasoning(("<|channel>",), ("<channel|>",), labels=("thought\n", "thought"), mentions=False),
+        calls=(Braced("<|tool_call>", "<tool_call|>", '<|"|>', wrong_close=("</tool_call>",)),),
+        ends=("<turn|>", "<|tool_response>", "<end_of_turn>", "<eos>"),
+        turns=("<tool_response|>",),
+        aliases=("gemma_4",),
+    ),
+    Dialect(
+        name="functiongemma",
+        calls=(Braced("<start_function_call>", "<end_function_call>", "<escape>", typed=True),),
+        ends=("<start_function_response>", "<end_of_turn>", "<eos>"),
+        aliases=("function_gemma",),
+    ),
+)
