@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum, auto
-from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from turnwire.parsers.codecs.bare_channels import BareChannels
 from turnwire.parsers.codecs.json_body import JsonBody
+from turnwire.parsers.codecs.routes import Header, Part, Route, State, plan_of
 from turnwire.parsers.dialect import Codec, RouterCodec, Sign, Start, Syntax
-from turnwire.parsers.scanner import WAIT, Scanner, blanks, prose_pattern
+from turnwire.parsers.scanner import WAIT, blanks
 from turnwire.turns import BlockKind
 
 if TYPE_CHECKING:
@@ -22,28 +20,6 @@ __all__ = ["Channels", "Header", "Route"]
 
 HEADER_LIMIT: Final = 512
 """No header is longer than this: one that has not ended by then is broken."""
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What a rule decides by: the header's text with its inner markers, the marker that ended it, the names of the
-    tools on offer, and whether it stands inside a body rather than between messages."""
-
-    text: str
-    body: str = ""
-    tools: Collection[str] = ()
-    inside: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """Where a body goes. `drop`: nowhere, because it is a call that names no tool. `broken`: the header was not quite
-    as the format asks. `unsure`: it is a call only if its body is JSON."""
-
-    kind: Literal["text", "reasoning", "call", "drop"]
-    name: str = ""
-    broken: bool = False
-    unsure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,69 +73,12 @@ class Channels:
         return self if self.joined else replace(self, thoughts=False)
 
 
-class State(Enum):
-    """Where the reader stands."""
-
-    LEAD = auto()  # before a message
-    HEADER = auto()
-    BODY = auto()  # in text or a thought
-    CALL = auto()  # at the beginning of a call's body
-    JSON = auto()
-    INNER = auto()  # another codec reads a call's body
-    DROP = auto()
-    VERBATIM = auto()  # in a call that is left in the text
-
-
-class Part(Enum):
-    """What a marker is."""
-
-    OPEN = auto()
-    INNER = auto()
-    BODY = auto()
-    CLOSE = auto()
-    HINT = auto()
-
-
-class _Plan:
-    def __init__(self, table: Channels) -> None:
-        texts = {
-            Part.HINT: tuple(hint for hint in table.hints if hint),
-            Part.OPEN: table.opens,
-            Part.INNER: table.inner,
-            Part.BODY: table.bodies,
-            Part.CLOSE: table.closes,
-        }
-        self.parts = {text: part for part, markers in texts.items() for text in markers}
-        marks = [text for text, part in self.parts.items() if part is not Part.HINT]
-        solid = [text for text in marks if text.strip()]
-        self.lead = Scanner([*solid, *texts[Part.HINT]])
-        self.header = Scanner(marks)
-        self.solid = Scanner(solid)
-        self.closes = Scanner(table.closes)
-        self.next = (*table.opens, *table.inner)
-        self.body: dict[str, Scanner] = {}
-        self.plain: dict[str, str] = {}
-        for kind in ("text", "reasoning"):
-            known = solid if kind in table.breaks else table.closes
-            self.body[kind] = Scanner(known)
-            self.plain[kind] = prose_pattern(known)
-        self.hopeless = re.compile(table.hopeless)
-        self.lead_in = re.compile(table.lead_in)
-        self.signs = {sign.text: sign for sign in table.calls.signs} if table.calls else {}
-        self.calls = Scanner([*self.signs, *solid])
-
-
-@lru_cache(maxsize=64)
-def _plan(table: Channels) -> _Plan:
-    return _Plan(table)
-
-
 class ChannelsCodec:
     """Reads a whole turn of routed messages."""
 
     def __init__(self, table: Channels, machine: Machine) -> None:
         self._table = table
-        self._plan = _plan(table)
+        self._plan = plan_of(table)
         self._machine = machine
         self._sink = machine.sink
         self._json = JsonBody(machine, table.closes, self._plan.next, table.closed)

@@ -12,6 +12,8 @@ How to add a family:
 5. Add its cases to the tests. The laws (any cut gives the same events, nothing lost, linear work) run for it at once.
 
 Where message headers say what a text is (channels), the family has a `router` instead: its codec reads everything.
+`Channels` is one for messages of header and body: its table names the markers, and a small `rule` turns a header into
+a `Route`.
 
 A new syntax is a frozen table with `signs` and `codec(machine)`, and a codec with `enter`, `run`, `plain`, `finish`
 (see `Codec` in dialect.py). A codec consumes text at the machine's sink and never goes back:
