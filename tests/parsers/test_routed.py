@@ -177,6 +177,8 @@ BROKEN = [
     ("harmony", oss("analysis", "a", opener="") + "assistant<|channel|>final<|message|>b", [(R, "a"), (T, "b")], ""),
     ("harmony", oss_call("nosuch", "{}"), [("call", "nosuch", {})], "call.unknown_tool"),
     ("harmony", '<|channel|>commentary <|constrain|>json<|message|>{"path": "a"}<|call|>', [], "call.unnamed"),
+    ("harmony", '<|channel|>commentary <|constrain|>json<|message|>{"answer": 42}<|end|>', [(T, '{"answer": 42}')], ""),
+    ("harmony", "<|channel|>commentary to=functions<|message|>{}<|call|>", [], "call.unnamed"),
     ("harmony", oss_call("edit", "not json"), [("call", "edit", "not json")], "call.malformed"),
     (
         "harmony",

@@ -27,7 +27,8 @@ class Channels:
     """The table of a routed format.
 
     A message is one of `opens`, a header, one of `bodies`, a body, one of `closes`; `inner` markers stand inside
-    headers, and may begin one whose opener is missing. `rule` turns a header into a Route, or None where it is none.
+    headers, and may begin one whose opener is missing; `call_closes` are the closers that only a call has. `rule`
+    turns a header into a Route, or None where it is none.
     `hints` are words by which the output may begin with a header whose opener the prompt holds; such a header is
     given up as soon as it matches `hopeless`. `lead_in` matches what is structure at the beginning of a broken
     header. `breaks` are the bodies that an opener ends although they were not closed. `calls` is the syntax of a
@@ -41,6 +42,7 @@ class Channels:
     closes: tuple[str, ...]
     rule: Callable[[Header], Route | None]
     inner: tuple[str, ...] = ()
+    call_closes: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
     hopeless: str = r"(?!)"
     lead_in: str = ""
@@ -146,7 +148,7 @@ class ChannelsCodec:
                 self._sink.reject(self._kind if self._back is State.BODY else "text")
             elif route.kind in ("call", "drop"):
                 self._sink.note("call.truncated")
-        elif self._state is State.CALL and self._sink.trial is not None:
+        elif self._state in (State.CALL, State.DROP) and self._sink.trial is not None:
             self._sink.reject("text")
         elif self._state is State.CALL:
             self._sink.note("call.truncated", self._name)
@@ -310,7 +312,8 @@ class ChannelsCodec:
             elif table.calls is None:
                 self._begin_json()
         elif route.kind == "drop":
-            sink.note("call.unnamed", header.text.strip())
+            sink.begin_trial("")
+            self._name = header.text.strip()
             self._state = State.DROP
         else:
             self._kind = "reasoning" if route.kind == "reasoning" and table.thoughts else "text"
@@ -416,11 +419,16 @@ class ChannelsCodec:
         return pos
 
     def _drop(self, text: str, pos: int) -> int:
-        """What is left of a body after its calls, or instead of one."""
+        """What is left of a body after its calls, or a body that may be a call to nobody: its closer tells."""
+        sink = self._sink
         start, stop = self._plan.solid.find(text, pos, self._machine.closing)
-        self._sink.keep(text[pos:start])
+        sink.keep(text[pos:start])
         if stop < 0:
             return start
+        if sink.trial is not None and text[start:stop] in self._table.call_closes:
+            sink.accept()
+            sink.note("call.unnamed", self._name)
+        sink.reject("text")
         self._state = State.LEAD
         return start
 

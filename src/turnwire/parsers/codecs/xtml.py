@@ -150,7 +150,7 @@ class XtmlCodec:
 
     # ----------------------------------------------------------------------------------------------------- tags
 
-    def _tag(self, text: str, pos: int) -> Tag | None | bool:
+    def _tag(self, text: str, pos: int) -> Tag | bool | None:
         """The tag whose marker begins at `pos`; None if it is none, True if only more text can tell."""
         marker = OPEN if text.startswith(OPEN, pos) else CLOSE
         window = text[pos + len(marker) : pos + len(marker) + TAG_LIMIT]

@@ -76,6 +76,7 @@ HARMONY = Channels(
     inner=("<|channel|>", "<|constrain|>"),
     bodies=("<|message|>",),
     closes=("<|end|>", "<|call|>", "<|return|>"),
+    call_closes=("<|call|>",),
     rule=route,
     hints=("to=", "assistant"),
     hopeless=r"(?!(?:assistant)?\s*(?:t|to|to=\S*)?\s*(?:j|js|jso|json|c|co|cod|code)?\s*\Z)",
