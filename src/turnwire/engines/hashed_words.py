@@ -13,7 +13,7 @@ import re
 __all__ = ["hashed_words"]
 
 _WORD = re.compile(r"\w+")
-_SIZE = 256
+_SIZE = 1024
 
 
 def hashed_words(text: str) -> list[float]:
