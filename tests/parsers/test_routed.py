@@ -54,6 +54,7 @@ PLAIN = [
     ("harmony", '<|channel|>final <|constrain|>json<|message|>{"name": "ls"}<|return|>', [(T, '{"name": "ls"}')]),
     ("harmony", oss_call("web-search.v2", '{"q": "x"}'), [("call", "web-search.v2", {"q": "x"})]),
     ("harmony", oss_call("ls", ""), [LS]),
+    ("harmony", oss_call("ls", "{}", end=""), [LS]),
     ("harmony", oss_call("edit", '{\n "path": "a"\n}\n'), [EDIT]),
     (
         "harmony",
@@ -169,7 +170,6 @@ BROKEN = [
     ("harmony", "Hi there", [(T, "Hi there")], "rescue.header"),
     ("harmony", "to=me it may concern", [(T, "to=me it may concern")], "rescue.header"),
     ("harmony", oss_call("ls", "{}", end="") + oss("final", "x"), [LS, (T, "x")], "rescue.missing_closer"),
-    ("harmony", oss_call("ls", "{}", end=""), [LS], "rescue.missing_closer"),
     ("harmony", oss_call("ls", "{}") + " and so on", [LS, (T, " and so on")], "rescue.header"),
     ("harmony", oss_call("ls", "{}}"), [LS], "call.noise"),
     ("harmony", oss_call("edit", "{'path': 'a'}"), [EDIT], "rescue.python_literal"),

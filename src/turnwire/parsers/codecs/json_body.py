@@ -77,10 +77,10 @@ class JsonBody:
         return self._plain if self._state is State.JSON and self._json.in_string else None
 
     def finish(self) -> None:
-        """The end of the output: complete JSON is a call, anything else is cut."""
+        """The end of the output: complete JSON is a call, anything else is cut. That the closer is missing means
+        nothing here: engines keep the token they stop at to themselves."""
         sink, state = self._sink, self._state
         if state is State.AFTER:
-            self._unclosed()
             sink.close_call()
         elif state is not State.DONE:
             self._json.flush()
@@ -98,14 +98,11 @@ class JsonBody:
         if marker in self._closers:
             sink.keep(marker)
         else:
-            self._unclosed()
+            if self._closed:
+                sink.note("rescue.missing_closer", self._name)
             stop = start
         self._close()
         return stop
-
-    def _unclosed(self) -> None:
-        if self._closed:
-            self._sink.note("rescue.missing_closer", self._name)
 
     def _close(self) -> None:
         reader = self._json
