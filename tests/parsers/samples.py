@@ -237,4 +237,8 @@ SAMPLES: dict[str, str] = {
         "On it.<start_function_call>call:edit{path:<escape>a<escape>,count:3}<end_function_call><start_function_call>"
         "call:ls{}<end_function_call>Done.<end_of_turn>"
     ),
+    "minimax_m3": (
+        "<mm:think>Plan.</mm:think>On it.#<tool_call>\n#<invoke name='edit'>#<path>a#</path>#<count>3#</count>#<options>"
+        "#<x>#<item>1#</item>#<item>b#</item>#</x>#</options>#</invoke>\n#<invoke name='ls'>#</invoke>\n#</tool_call>Done."
+    ).replace("#", "]<]minimax[>["),
 }
