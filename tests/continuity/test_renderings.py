@@ -11,6 +11,7 @@ from turnwire.continuity import Cause, Verdict, anthropic_diagnostics, header, r
 
 HELD = Verdict(state="held", shared=50, expected=50)
 FIRST = Verdict(state="first")
+UNKNOWN = Verdict(state="first", found=False)
 
 
 def broken(cause: Cause, section: str = "message") -> Verdict:
@@ -45,7 +46,7 @@ def test_every_cause_can_be_said(cause: Cause) -> None:
 def test_anthropic() -> None:
     assert anthropic_diagnostics(HELD) is None
     assert anthropic_diagnostics(FIRST) is None
-    unknown = anthropic_diagnostics(FIRST, previous_known=False)
+    unknown = anthropic_diagnostics(UNKNOWN)
     assert unknown == {"cache_miss_reason": {"type": "previous_message_not_found"}}
     assert anthropic_diagnostics(broken("date", "system")) == {
         "cache_miss_reason": {"type": "system_changed", "cache_missed_input_tokens": 50}
@@ -58,7 +59,7 @@ def test_anthropic() -> None:
 def test_responses() -> None:
     assert responses_diagnostics(HELD) == {"type": "cache_hit"}
     assert responses_diagnostics(FIRST) == {"type": "unavailable"}
-    assert responses_diagnostics(FIRST, previous_known=False) == {"type": "comparison_response_not_found"}
+    assert responses_diagnostics(UNKNOWN) == {"type": "comparison_response_not_found"}
 
 
 def test_sentences() -> None:

@@ -257,6 +257,19 @@ def test_threads_of_one_session_do_not_disturb_each_other() -> None:
     assert tracker.compare("k", prompt([*range(500, 540), 8, 9]), other).state == "held"
 
 
+def test_a_named_turn_is_the_one_compared_with() -> None:
+    tracker = SessionTracker()
+    other = Conversation(model="m", messages=(said("system", "You are a helper."), said("user", "Count.")))
+    tracker.remember("k", prompt(range(50)), BASE, [7], turn="one")
+    tracker.remember("k", prompt(range(500, 540)), other, [8], turn="two")
+    longer = prompt([*range(50), 7, 9])
+    assert tracker.compare("k", longer, LONGER, previous="one").state == "held"
+    against = tracker.compare("k", longer, LONGER, previous="two")
+    assert (against.state, against.found) == ("first", True)
+    unknown = tracker.compare("k", longer, LONGER, previous="three")
+    assert (unknown.state, unknown.found) == ("held", False)
+
+
 def test_an_unrelated_prompt_is_a_first_one() -> None:
     tracker = SessionTracker()
     tracker.remember("k", prompt(range(50)), BASE, [7])

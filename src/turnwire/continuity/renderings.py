@@ -56,10 +56,9 @@ def sentence(verdict: Verdict) -> str:
     )
 
 
-def anthropic_diagnostics(verdict: Verdict, *, previous_known: bool = True) -> dict[str, Any] | None:
-    """The `diagnostics` object of a Messages answer; None is its "no divergence". `previous_known` is whether the
-    message that the request named is one we answered."""
-    if not previous_known:
+def anthropic_diagnostics(verdict: Verdict) -> dict[str, Any] | None:
+    """The `diagnostics` object of a Messages answer; None is its "no divergence"."""
+    if not verdict.found:
         return {"cache_miss_reason": {"type": "previous_message_not_found"}}
     if verdict.state != "broken":
         return None
@@ -72,9 +71,9 @@ def anthropic_diagnostics(verdict: Verdict, *, previous_known: bool = True) -> d
     return {"cache_miss_reason": reason}
 
 
-def responses_diagnostics(verdict: Verdict, *, previous_known: bool = True) -> dict[str, Any]:
+def responses_diagnostics(verdict: Verdict) -> dict[str, Any]:
     """The `prompt_cache_diagnostics` object of a Responses answer."""
-    if not previous_known:
+    if not verdict.found:
         return {"type": "comparison_response_not_found"}
     if verdict.state == "first":
         return {"type": "unavailable"}

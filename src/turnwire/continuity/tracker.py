@@ -64,6 +64,7 @@ class _Line(msgspec.Struct):
     thought: bool
     conversation: Conversation
     size: int
+    turn: str = ""
 
 
 def session_key(tenant: str, conversation: Conversation) -> str:
@@ -101,12 +102,19 @@ class SessionTracker:
         self._bytes = 0
         self._lock = Lock()
 
-    def compare(self, key: str, prompt: BuiltPrompt, conversation: Conversation) -> Verdict:
-        """How the prompt continues the session."""
+    def compare(
+        self, key: str, prompt: BuiltPrompt, conversation: Conversation, *, previous: str | None = None
+    ) -> Verdict:
+        """How the prompt continues the session, or the turn of it that `previous` names."""
         with self._lock:
             lines = tuple(self._sessions.get(key, ()))
             if lines:
                 self._sessions.move_to_end(key)
+        named = tuple(line for line in lines if line.turn == previous) if previous else ()
+        verdict = self._compared(named or lines, prompt, conversation)
+        return msgspec.structs.replace(verdict, found=False) if previous and not named else verdict
+
+    def _compared(self, lines: Sequence[_Line], prompt: BuiltPrompt, conversation: Conversation) -> Verdict:
         if not lines:
             return Verdict(state="first")
         ids = _array(prompt.ids)
@@ -142,12 +150,13 @@ class SessionTracker:
         output_ids: Sequence[int] = (),
         *,
         thought: bool = False,
+        turn: str = "",
     ) -> None:
-        """Keep a finished turn: its prompt, what the model wrote, and whether that held a thought."""
+        """Keep a finished turn: its prompt, what the model wrote, whether that held a thought, and its name."""
         ids = array("I", prompt.ids)
         header = next((section.start for section in prompt.sections if section.kind == "generation"), len(ids))
         ids.extend(output_ids)
-        line = _Line(ids, header, thought, conversation, 4 * len(ids) + _weight(conversation))
+        line = _Line(ids, header, thought, conversation, 4 * len(ids) + _weight(conversation), turn)
         if line.size > self._max_bytes:
             return
         with self._lock:

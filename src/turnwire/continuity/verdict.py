@@ -101,7 +101,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     `first`: nothing to compare with. `held`: the prompt starts with all of it, or is all contained in it. `broken`:
     they differ from token `shared` on, which lies in the named section of the prompt. `expected` is how many tokens
-    there were to share."""
+    there were to share. `found` is false where the request named a turn to compare with that is not remembered."""
 
     state: Literal["first", "held", "broken"]
     shared: int = 0
@@ -110,6 +110,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     index: int | None = None
     cause: Cause | None = None
     detail: str = ""
+    found: bool = True
 
     @property
     def lost(self) -> int:

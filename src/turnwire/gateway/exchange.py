@@ -18,6 +18,7 @@ import msgspec
 from starlette.types import Message as ASGIMessage
 from starlette.types import Receive, Scope, Send
 
+from turnwire.continuity import Verdict
 from turnwire.continuity import header as prefix_header
 from turnwire.protocols.wire import Encoder, ErrorKind, ErrorReply, Inbound, TurnFacts, TurnFailure
 
@@ -234,7 +235,7 @@ class TurnEndpoint:
         inbound = await self.decode(body, headers, tenant)
         runtime = self._host.runtime_for(inbound.conversation.model)
         self._host.limits.check(inbound.conversation, len(body), fetches=runtime.fetches)
-        prompt, continuity = await runtime.prepare(inbound.conversation, tenant)
+        prompt, continuity = await runtime.prepare(inbound, tenant)
         passage = Passage(
             api=self._api.name,
             turn_id=mint(),
@@ -268,7 +269,12 @@ class TurnEndpoint:
             model=inbound.conversation.model,
             created=int(time.time()),
             dispatch=self._host.dispatch if inbound.dispatch is None else inbound.dispatch,
+            diagnostics=self.diagnostics(passage.continuity) if inbound.previous_turn else None,
         )
+
+    def diagnostics(self, verdict: Verdict) -> Mapping[str, object] | None:
+        """What the API says of prefix reuse where it has words for it."""
+        return None
 
     def encoder(self, passage: Passage) -> Encoder:
         """The encoder of this answer, streamed or whole."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from starlette.types import Receive, Send
 
+from turnwire.continuity import Verdict, anthropic_diagnostics
 from turnwire.protocols import anthropic
 from turnwire.protocols.wire import Encoder, Inbound, TurnFailure
 from turnwire.turns import Event, Usage
@@ -53,6 +54,9 @@ class MessagesEndpoint(TurnEndpoint):
 
     async def decode(self, body: bytes, headers: Mapping[str, str], tenant: str) -> Inbound:
         return await anthropic.resume_thread(await super().decode(body, headers, tenant), self._store, tenant)
+
+    def diagnostics(self, verdict: Verdict) -> Mapping[str, object] | None:
+        return anthropic_diagnostics(verdict)
 
     def encoder(self, passage: Passage) -> Encoder:
         encoder = super().encoder(passage)

@@ -18,6 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Send
 
+from turnwire.continuity import Verdict, responses_diagnostics
 from turnwire.protocols import responses
 from turnwire.protocols.responses import Echo, StreamEncoder, response_id, with_ids
 from turnwire.protocols.wire import Encoder, ErrorReply, Inbound, TurnFailure
@@ -72,6 +73,9 @@ class ResponsesEndpoint(TurnEndpoint):
         if live is not None:
             live.writer = encoder  # type: ignore[assignment]
         return encoder
+
+    def diagnostics(self, verdict: Verdict) -> Mapping[str, object] | None:
+        return responses_diagnostics(verdict)
 
     def headers(self, passage: Passage) -> list[tuple[bytes, bytes]]:
         # Our counts hold every replayed thought, so Codex need not guess at them from the size of the seals.

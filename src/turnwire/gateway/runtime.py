@@ -24,7 +24,7 @@ from turnwire.prompts.recall_shape import Witness
 from turnwire.prompts.seals import Sealer, TurnSealer
 from turnwire.prompts.store import TurnStore
 from turnwire.prompts.template import TemplateFailure
-from turnwire.protocols.wire import TurnFailure
+from turnwire.protocols.wire import Inbound, TurnFailure
 from turnwire.turns import Conversation, Sampling
 
 if TYPE_CHECKING:
@@ -101,10 +101,12 @@ class ModelRuntime:
             return False
         return sum(len(message.text) for message in conversation.messages) < self.INLINE_CHARS
 
-    async def prepare(self, conversation: Conversation, tenant: str) -> tuple[Prompt, Verdict]:
+    async def prepare(self, inbound: Inbound, tenant: str) -> tuple[Prompt, Verdict]:
         """The prompt, and whether it keeps the session's prefix."""
+        conversation = inbound.conversation
         prompt = await self.build(conversation, tenant)
-        return prompt, self._tracker.compare(session_key(tenant, conversation), prompt, conversation)
+        key = session_key(tenant, conversation)
+        return prompt, self._tracker.compare(key, prompt, conversation, previous=inbound.previous_turn)
 
     def remember(self, passage: Passage) -> None:
         """Keep what the next turn needs: its tokens to compare with, and the raw turn for clients that drop or rewrite
@@ -115,7 +117,9 @@ class ModelRuntime:
         conversation = passage.inbound.conversation
         key = session_key(passage.tenant, conversation)
         thought = outcome.usage.reasoning > 0
-        self._tracker.remember(key, passage.prompt, conversation, outcome.output_ids, thought=thought)
+        self._tracker.remember(
+            key, passage.prompt, conversation, outcome.output_ids, thought=thought, turn=passage.turn_id
+        )
         if self._store is None or outcome.witness is None or not outcome.text:
             return
         session = conversation.context.session or ""

@@ -16,6 +16,7 @@ import msgspec
 from starlette.types import Message as ASGIMessage
 from starlette.types import Receive, Scope, Send
 
+from turnwire.continuity import Verdict, responses_diagnostics
 from turnwire.protocols import responses
 from turnwire.protocols.responses import Echo, RequestBody, Stored, response_id, with_ids
 from turnwire.protocols.wire import Encoder, Inbound, TurnFacts, TurnFailure
@@ -160,12 +161,7 @@ class _Connection:
             raise TurnFailure("invalid_request", "background: not on a WebSocket; use POST", param="background")
         earlier = stored.history if stored is not None and stored.history is not None else ()
         turn_id = mint()
-        facts = TurnFacts(turn_id=turn_id, model=inbound.conversation.model, created=int(time.time()))
-        encoder = responses.stream_encoder(facts, echo, now=time.time)
-        if generate:
-            await self._generate(inbound, encoder, facts)
-        else:
-            await self._prewarm(inbound, encoder)
+        encoder = await (self._generate if generate else self._prewarm)(inbound, turn_id)
         output = encoder.output_items  # type: ignore[attr-defined]
         self._remember(response_id(turn_id), (*earlier, *echo.input_items, *output))
 
@@ -176,20 +172,24 @@ class _Connection:
         items = await self._shelf.items(self._tenant, request.references) if request.references else {}
         return Stored(items=items, history=known)
 
-    async def _prewarm(self, inbound: Inbound, encoder: Encoder) -> None:
+    async def _prewarm(self, inbound: Inbound, turn_id: str) -> Encoder:
         """Render and tokenize what the next turn will start with; nothing is generated."""
         runtime = self._host.runtime_for(inbound.conversation.model)
         prompt = await runtime.build(inbound.conversation, self._tenant)
         usage = Usage(len(prompt.ids))
+        encoder = responses.stream_encoder(_facts(inbound, turn_id), inbound.echo, now=time.time)
         await self._sink.write(encoder.start(usage) + encoder.feed((usage, Finished("stop"))))
+        return encoder
 
-    async def _generate(self, inbound: Inbound, encoder: Encoder, facts: TurnFacts) -> None:
+    async def _generate(self, inbound: Inbound, turn_id: str) -> Encoder:
         started = time.monotonic()
         runtime = self._host.runtime_for(inbound.conversation.model)
-        prompt, continuity = await runtime.prepare(inbound.conversation, self._tenant)
+        prompt, continuity = await runtime.prepare(inbound, self._tenant)
+        facts = _facts(inbound, turn_id, continuity)
+        encoder = responses.stream_encoder(facts, inbound.echo, now=time.time)
         passage = Passage(
             api=RESPONSES.name,
-            turn_id=facts.turn_id,
+            turn_id=turn_id,
             tenant=self._tenant,
             started=started,
             headers=self._headers,
@@ -210,6 +210,7 @@ class _Connection:
             await self._sink.write(opening + encoder.fail(post_failure(failure)))
         finally:
             await self._shelf.end(live)
+        return encoder
 
     def _begin(self, echo: object, facts: TurnFacts, encoder: Encoder) -> LiveResponse:
         assert isinstance(echo, Echo)
@@ -224,3 +225,12 @@ class _Connection:
         self._remembered[name] = items
         while len(self._remembered) > _REMEMBERED:
             self._remembered.popitem(last=False)
+
+
+def _facts(inbound: Inbound, turn_id: str, continuity: Verdict | None = None) -> TurnFacts:
+    return TurnFacts(
+        turn_id=turn_id,
+        model=inbound.conversation.model,
+        created=int(time.time()),
+        diagnostics=responses_diagnostics(continuity) if continuity and inbound.previous_turn else None,
+    )

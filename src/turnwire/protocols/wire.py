@@ -68,23 +68,27 @@ class ErrorReply(msgspec.Struct, frozen=True, kw_only=True):
 
 class Inbound(msgspec.Struct, kw_only=True):
     """A decoded request. `echo` is the codec's own: whatever its encoder must repeat in the answer. `dispatch` is the
-    request's opt-in to `tool_call_dispatch` events (None: it said nothing)."""
+    request's opt-in to `tool_call_dispatch` events (None: it said nothing). `previous_turn` is the id of the turn that
+    the client wants its prompt compared with, to be told why the prefix was not reused."""
 
     conversation: Conversation
     stream: bool
     notes: tuple[Note, ...] = ()
     dispatch: bool | None = None
     echo: object = None
+    previous_turn: str | None = None
 
 
 class TurnFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the gateway fixes before a turn starts: a unique id (alphanumeric, no prefix), the model id to echo, and the
-    time (unix seconds), since codecs have no clock."""
+    time (unix seconds), since codecs have no clock. `diagnostics` is what the API says of prefix reuse in an object of
+    its own, for an answer whose request asked for it."""
 
     turn_id: str
     model: str
     created: int
     dispatch: bool = False
+    diagnostics: Mapping[str, object] | None = None
 
 
 class Encoder(Protocol):

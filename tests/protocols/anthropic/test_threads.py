@@ -8,7 +8,18 @@ import pytest
 
 from turnwire.protocols.anthropic import Reply, ThreadRecord, continue_thread, error_reply, keep_thread, resume_thread
 from turnwire.protocols.wire import Inbound, TurnFailure
-from turnwire.turns import Message, TextBlock, Tool, ToolChoice, ToolResultBlock
+from turnwire.turns import (
+    BlockClosed,
+    BlockDelta,
+    BlockOpened,
+    Message,
+    ReasoningBlock,
+    SealCarried,
+    TextBlock,
+    Tool,
+    ToolChoice,
+    ToolResultBlock,
+)
 
 from .pipeline import INTERLEAVED, request
 
@@ -34,6 +45,12 @@ class Shelf:
 def going_on(previous: str, content: Any, **fields: Any) -> Inbound:
     thread = {"type": "continue", "previous_message_id": previous}
     return request(thread=thread, messages=[{"role": "user", "content": content}], **fields)
+
+
+def test_the_seal_behind_a_turn_stays_behind_it() -> None:
+    reply = Reply()
+    reply.feed([BlockOpened(0, "text"), BlockDelta(0, "Hi"), BlockClosed(0, "text"), SealCarried(-1, "seal")])
+    assert [type(block) for block in reply.message().blocks] == [TextBlock, ReasoningBlock]
 
 
 async def test_three_turns_over_a_store() -> None:

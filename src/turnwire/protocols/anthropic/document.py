@@ -109,6 +109,8 @@ class DocumentEncoder:
             "stop_sequence": event.stop_sequence,
             "usage": usage_object(self._usage),
         }
+        if self._echo.diagnostics:
+            message["diagnostics"] = self._facts.diagnostics
         if self._echo.applied_edits is not None:
             message["context_management"] = {"applied_edits": self._echo.applied_edits}
         return _encode(message)

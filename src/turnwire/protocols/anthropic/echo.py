@@ -24,7 +24,8 @@ class ThreadLink(msgspec.Struct, frozen=True, kw_only=True):
 class Echo(msgspec.Struct, frozen=True, kw_only=True):
     """`thinking` is whether thoughts are in play for this request; `omit_thinking` that the client wants only their
     signatures. `edits` are the requested context edits, `applied_edits` those that changed the conversation (None: the
-    request had no context_management). `history` holds the messages before the edits, where a thread keeps them."""
+    request had no context_management). `history` holds the messages before the edits, where a thread keeps them.
+    `diagnostics` is whether the answer has a field of that name."""
 
     thinking: bool = False
     omit_thinking: bool = False
@@ -33,3 +34,4 @@ class Echo(msgspec.Struct, frozen=True, kw_only=True):
     thread: ThreadLink | None = None
     history: tuple[Message, ...] | None = None
     betas: tuple[str, ...] = ()
+    diagnostics: bool = False

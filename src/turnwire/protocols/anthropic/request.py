@@ -16,6 +16,7 @@ from turnwire.protocols.anthropic.context_management import TokenCounter, apply_
 from turnwire.protocols.anthropic.echo import Echo, ThreadLink
 from turnwire.protocols.anthropic.messages import effort_of, read_messages
 from turnwire.protocols.anthropic.tools import read_tool_choice, read_tools
+from turnwire.protocols.anthropic.vocabulary import turn_of
 from turnwire.protocols.context import agent_hints, dispatch_opt_in, side_class, turn_context
 from turnwire.protocols.json_body import JsonBody, any_value, first_byte, invalid, nesting, open_body, part
 from turnwire.protocols.limits import Limits
@@ -54,6 +55,7 @@ _HONOURED = frozenset(
         "metadata",
         "thread",
         "betas",
+        "diagnostics",
         "nvext",
         "chat_template_kwargs",
         "cache_control",
@@ -160,6 +162,7 @@ class _Request:
             stream=bool(self._scalar("stream", _BOOL)),
             notes=tuple(self.notes),
             dispatch=dispatch_opt_in(self.headers),
+            previous_turn=self._previous_turn(),
             echo=Echo(
                 thinking=thinking.mode in ("on", "adaptive"),
                 omit_thinking=display == "omitted",
@@ -168,6 +171,7 @@ class _Request:
                 thread=thread,
                 history=messages if thread is not None else None,
                 betas=self._betas(),
+                diagnostics="diagnostics" in self.fields,
             ),
         )
 
@@ -275,6 +279,13 @@ class _Request:
                     code="thread_fingerprint_mismatch",
                 )
         return ThreadLink(type="continue", previous_message_id=wire.previous_message_id)
+
+    def _previous_turn(self) -> str | None:
+        """The turn behind `diagnostics.previous_message_id`; null opts in with nothing to compare yet."""
+        named = (self._object("diagnostics") or {}).get("previous_message_id")
+        if named is not None and not isinstance(named, str):
+            raise invalid("diagnostics.previous_message_id", "must be a message id or null")
+        return turn_of(named) if named else None
 
     def _betas(self) -> tuple[str, ...]:
         names = self.headers.get("anthropic-beta", "").split(",")

@@ -79,6 +79,8 @@ class StreamEncoder:
             "stop_sequence": None,
             "usage": usage_object(usage),
         }
+        if self._echo.diagnostics:
+            message["diagnostics"] = self._facts.diagnostics
         return frame("message_start", {"type": "message_start", "message": message})
 
     def feed(self, events: Sequence[Event]) -> bytes:

@@ -88,7 +88,7 @@ class Reply:
 
     def message(self) -> Message:
         """The answer as a message of the conversation."""
-        return Message(role="assistant", blocks=tuple(self._blocks[index] for index in sorted(self._blocks)))
+        return Message(role="assistant", blocks=tuple(self._blocks.values()))
 
 
 def record_turn(inbound: Inbound, reply: Message) -> ThreadRecord:

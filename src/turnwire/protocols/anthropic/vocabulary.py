@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from turnwire.turns import FinishReason, Usage
 
-__all__ = ["NO_SEAL", "UNPARSED_INPUT", "message_id", "stop_reason", "usage_object"]
+__all__ = ["NO_SEAL", "UNPARSED_INPUT", "message_id", "stop_reason", "turn_of", "usage_object"]
 
 NO_SEAL = "unsealed"
 """The signature of a thought that has no seal. Clients drop or rewrite thoughts whose signature is empty."""
@@ -37,6 +37,11 @@ def stop_reason(reason: FinishReason, calls: int) -> str | None:
 def message_id(turn_id: str) -> str:
     """The id of the answer's message."""
     return f"msg_{turn_id}"
+
+
+def turn_of(message_id: str) -> str:
+    """The turn that answered with a message."""
+    return message_id.removeprefix("msg_")
 
 
 def usage_object(usage: Usage) -> dict[str, object]:

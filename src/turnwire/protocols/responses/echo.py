@@ -70,7 +70,9 @@ def echoed_fields(request: Mapping[str, Any], model: str) -> bytes:
     text = dict(request.get("text") or {})
     fields["text"] = {**text, "format": _format(text.get("format")), "verbosity": text.get("verbosity") or "medium"}
     fields["tools"] = [_tool(tool) for tool in request.get("tools") or []]
-    for name in ("prompt_cache_options", "image", "access_programs"):
+    if request.get("prompt_cache_options") is not None:
+        fields["prompt_cache_options"] = {"mode": "implicit", "ttl": "30m", **request["prompt_cache_options"]}
+    for name in ("image", "access_programs"):
         if request.get(name) is not None:
             fields[name] = request[name]
     return b"," + msgspec.json.encode(fields)[1:-1]

@@ -53,6 +53,7 @@ USED = frozenset(
         "presence_penalty",
         "previous_response_id",
         "prompt_cache_key",
+        "prompt_cache_options",
         "reasoning",
         "repetition_penalty",
         "seed",
@@ -74,7 +75,6 @@ USED = frozenset(
 ECHOED = frozenset(
     {
         "max_tool_calls",
-        "prompt_cache_options",
         "prompt_cache_retention",
         "safety_identifier",
         "top_logprobs",
@@ -192,6 +192,7 @@ def decode_request(
     )
     if walk.compaction_requested:
         conversation = summary_request(conversation)
+    previous_turn = _compared_with(fields)
     echo = Echo(
         fields=echoed_fields(fields, model),
         toolbox=toolbox,
@@ -210,6 +211,7 @@ def decode_request(
         notes=(*notes, *context_notes, *toolbox.notes, *walk.notes),
         dispatch=dispatch_opt_in(headers),
         echo=echo,
+        previous_turn=previous_turn,
     )
 
 
@@ -258,6 +260,14 @@ def _input_items(fields: Mapping[str, Any], continues: bool) -> list[dict[str, A
     if not isinstance(value, list):
         raise invalid("input", "must be a string or a list of items")
     return value
+
+
+def _compared_with(fields: Mapping[str, Any]) -> str | None:
+    """The turn behind `prompt_cache_options.comparison_response_id`."""
+    named = object_field(fields, "prompt_cache_options").get("comparison_response_id")
+    if named is not None and not isinstance(named, str):
+        raise invalid("prompt_cache_options.comparison_response_id", "must be a response id or null")
+    return named.removeprefix("resp_") if named else None
 
 
 def _instructions(fields: Mapping[str, Any]) -> str:

@@ -83,6 +83,9 @@ class StreamEncoder:
     def __init__(self, facts: TurnFacts, echo: object, *, now: Callable[[], float] | None = None) -> None:
         assert isinstance(echo, Echo)
         self._turn_id = facts.turn_id
+        self._constant = echo.fields
+        if facts.diagnostics is not None:
+            self._constant += b',"prompt_cache_diagnostics":' + encode(facts.diagnostics)
         self._echo = echo
         self._now = now
         # The opening two events have the numbers 0 and 1, whenever they are asked for.
@@ -210,7 +213,7 @@ class StreamEncoder:
             incomplete,
             b",".join(self._items),
             encode(usage_object(self._usage)) if self._usage is not None else b"null",
-            self._echo.fields,
+            self._constant,
         )
 
     def _frames(self, events: Sequence[bytes]) -> bytes:
