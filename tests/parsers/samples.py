@@ -241,4 +241,17 @@ SAMPLES: dict[str, str] = {
         "<mm:think>Plan.</mm:think>On it.#<tool_call>\n#<invoke name='edit'>#<path>a#</path>#<count>3#</count>#<options>"
         "#<x>#<item>1#</item>#<item>b#</item>#</x>#</options>#</invoke>\n#<invoke name='ls'>#</invoke>\n#</tool_call>Done."
     ).replace("#", "]<]minimax[>["),
+    "step3": (
+        "Plan.</think>On it.<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜>"
+        '<steptml:invoke name="edit"><steptml:parameter name="path">a</steptml:parameter><steptml:parameter '
+        'name="count">3</steptml:parameter></steptml:invoke><｜tool_call_end｜><｜tool_call_begin｜>function<｜tool_sep｜>'
+        '<steptml:invoke name="ls"></steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>Done.'
+    ),
+    "minicpm5": (
+        '<think>Plan.</think>On it.<function name="edit"><param name="path"><![CDATA[a</param>]]></param><param '
+        'name="count">3</param></function>\n<function name="ls"></function>Done.'
+    ),
+    "dots": INVOKE.replace("minimax:tool_call", "dots_function_call"),
+    "xlam": f"<think>Plan.</think>On it.\n```json\n{LIST}\n```\nDone.",
+    "sarashina": "On it.<|tool_calls|>" + LIST.replace('"', "'") + "Done.",
 }

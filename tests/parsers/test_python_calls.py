@@ -1,4 +1,5 @@
 """Calls written as Python: literals, quotes inside quotes, lists with and without wrapper. Every case in every cut."""
+# ruff: noqa: E501
 
 from __future__ import annotations
 

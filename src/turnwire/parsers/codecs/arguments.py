@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from turnwire.parsers.codecs.json_text import lenient
 from turnwire.parsers.schema import STRING, Shape, allows, decoded, escape, fits, quote, write
 from turnwire.parsers.sink import is_json
 
@@ -141,6 +142,7 @@ class Arguments:
             return
         if self._held is not None:
             text = "".join(self._value).strip()
+            text = text if is_json(text) else lenient(text) or text
             tool = self._machine.tools.get(self._name)
             if tool is not None and fits(decoded(text), tool.schema):
                 self._sink.argue(text, "")

@@ -29,7 +29,7 @@ class Envelope:
     are `{` or `[`. Inside, objects may stand alone, one after the other, or in a list. `name_is_key`: an object has
     one key, the name, and the arguments are its value. `needs_arguments`: an object without arguments is no call.
     An object under the key `function` is read as part of the envelope. `must_fit`: only an offered tool with arguments
-    that fit its schema is a call, so nothing streams."""
+    that fit its schema is a call, so nothing streams. `proves`: the wrapper alone shows that a call was meant."""
 
     wrappers: tuple[tuple[str, str], ...] = ()
     bare: tuple[Sign, ...] = ()
@@ -39,11 +39,17 @@ class Envelope:
     name_is_key: bool = False
     needs_arguments: bool = False
     must_fit: bool = False
+    proves: bool = True
 
     @property
     def signs(self) -> tuple[Sign, ...]:
         """Wrapper openers, and the bare signs."""
         return tuple(Sign(opener) for opener, _ in self.wrappers) + self.bare
+
+    @property
+    def weak(self) -> bool:
+        """Whether a wrapper without a call in it is prose."""
+        return self.must_fit or not self.proves
 
     def codec(self, machine: Machine) -> Codec:
         """A reader for one turn."""
@@ -170,7 +176,7 @@ class EnvelopeCodec:
             sink.close_call(truncated=not complete)
             return
         if sink.trial is not None:
-            if self._wrapped and not self._table.must_fit:
+            if self._wrapped and not self._table.weak:
                 sink.accept()
                 sink.note("call.truncated", self._name)
             else:
@@ -241,7 +247,7 @@ class EnvelopeCodec:
         marker = self._plan.closing.at(text, pos, self._machine.closing)
         if marker is WAIT:
             return pos
-        if marker in self._plan.closers and not self._table.must_fit:
+        if marker in self._plan.closers and not self._table.weak:
             self._sink.accept()
             self._sink.note("call.unnamed")
             self._sink.keep(marker or "")
@@ -284,7 +290,7 @@ class EnvelopeCodec:
             sink.keep(marker)
             return pos + len(marker)
         if marker is not None and marker in self._plan.closers and self._wrapped:
-            if sink.trial is not None and self._table.must_fit:
+            if sink.trial is not None and self._table.weak:
                 self._refuse()
                 return pos
             if self._lists:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from turnwire.parsers.codecs.arguments import JSON_TEXT, QUOTED, Arguments
+from turnwire.parsers.codecs.envelope import Envelope, EnvelopeCodec
 from turnwire.parsers.codecs.json_text import JsonText
 from turnwire.parsers.codecs.tags import FOLLOWERS, State, Tag, plan_of, read_attribute
 from turnwire.parsers.dialect import Codec, Sign
@@ -17,7 +18,7 @@ from turnwire.parsers.schema import STRING, Shape
 if TYPE_CHECKING:
     from turnwire.parsers.machine import Machine
 
-__all__ = ["Tagged"]
+__all__ = ["STEPS", "Tagged", "TaggedCodec"]
 
 HEADER_LIMIT: Final = 512
 """No tag is longer than this: a tag that has not ended by then is not one."""
@@ -37,7 +38,9 @@ class Tagged:
     JSON object. `loose_open` are misspelt openers accepted inside a section, `wrong_close` closers of other formats
     accepted where a parameter must end. `unwraps`: a lone parameter of this name that the schema does not have, with
     an object that fits the schema, is the arguments themselves. `guess`: a value that the schema does not type is JSON
-    if it can be, and a string may stand in quotes. `doubled`: the name may be written twice, `name.name`."""
+    if it can be, and a string may stand in quotes. `doubled`: the name may be written twice, `name.name`. `fillers`
+    are markers around each call that carry nothing; the first of them stands for a missing section. `lists` reads JSON
+    that stands in a section instead of calls."""
 
     call_open: tuple[str, ...]
     call_close: tuple[str, ...]
@@ -59,6 +62,8 @@ class Tagged:
     wrong_close: tuple[str, ...] = ()
     guess: bool = False
     doubled: bool = False
+    fillers: tuple[str, ...] = ()
+    lists: Envelope | None = None
 
     @property
     def signs(self) -> tuple[Sign, ...]:
@@ -66,7 +71,8 @@ class Tagged:
         wrapped = tuple(Sign(opener) for opener, _ in self.sections)
         if not self.sections:
             return tuple(Sign(opener) for opener in self.call_open)
-        return wrapped + tuple(Sign(opener, "line", rescue=True) for opener in self.call_open if self.bare)
+        alone = tuple(Sign(opener, "line", rescue=True) for opener in self.call_open if self.bare)
+        return wrapped + tuple(Sign(filler, rescue=True) for filler in self.fillers[:1]) + alone
 
     def codec(self, machine: Machine) -> Codec:
         """A reader for one turn."""
@@ -87,6 +93,7 @@ class TaggedCodec:
         self._sink = machine.sink
         self._args = Arguments(machine, table.unwraps)
         self._state = State.OUT
+        self._sign = Sign("")
         self._wrapped = False
         self._name = ""
         self._header = ""
@@ -102,7 +109,8 @@ class TaggedCodec:
 
     def enter(self, sign: Sign) -> None:
         """Behind a section opener, or behind a call opener that came alone."""
-        self._wrapped = any(sign.text == opener for opener, _ in self._table.sections)
+        self._sign = sign
+        self._wrapped = sign.text not in self._table.call_open
         self._state = State.SECTION if self._wrapped else State.NAME
 
     def run(self, text: str, pos: int) -> int:
@@ -178,6 +186,12 @@ class TaggedCodec:
         marker = self._plan.scanners[State.SECTION].at(text, pos, self._machine.closing)
         if marker is WAIT:
             return pos
+        if marker is None and self._table.lists is not None and text[pos] in "{[" and sink.trial is not None:
+            self._state = State.OUT
+            codec = EnvelopeCodec(self._table.lists, self._machine)
+            codec.enter(self._sign)
+            self._machine.hand(codec)
+            return pos
         tag = None if marker is None else self._plan.meanings[State.SECTION][marker]
         if marker is None or tag is Tag.SECTION_OPEN or (tag is Tag.CALL_CLOSE and sink.trial is not None):
             self._break_off("rescue.missing_closer")
@@ -186,7 +200,7 @@ class TaggedCodec:
             self._state = State.NAME
         elif tag is Tag.CALL_CLOSE:
             sink.note("rescue.duplicate_closer", marker)
-        elif sink.trial is not None:
+        elif tag is Tag.SECTION_CLOSE and sink.trial is not None:
             sink.accept()
             sink.note("call.unnamed")
         sink.keep(marker)
@@ -216,17 +230,23 @@ class TaggedCodec:
         half = len(name) // 2
         if table.doubled and name not in machine.tools and name[half:] == "." + name[:half]:
             name = name[:half]
-        if _NAME.fullmatch(name) is None or not (machine.believed or name in machine.tools):
+        if _NAME.fullmatch(name) is None or not self._believes(name):
             self._break_off("call.unnamed")
             return pos
         self._sink.keep(text[pos:stop])
-        machine.open_call(name)
+        self._open_call(name)
         self._name = name
         self._args.begin(name)
         self._state = State.BODY
         if closed:
             self._end_call()
         return stop
+
+    def _believes(self, name: str) -> bool:
+        return self._machine.believed or name in self._machine.tools
+
+    def _open_call(self, name: str) -> None:
+        self._machine.open_call(name)
 
     def _end_call(self) -> None:
         self._close()

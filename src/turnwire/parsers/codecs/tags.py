@@ -40,7 +40,7 @@ class Tag(Enum):
     PARAM_CLOSE = auto()
     VALUE_OPEN = auto()
     WRONG_CLOSE = auto()
-    BLANK = auto()  # a line break written as backslash and n
+    BLANK = auto()  # a line break written as backslash and n, or a marker that carries nothing
 
 
 # A closer ends a value only if one of these follows it (or the end of the output); otherwise it is part of the value.
@@ -55,7 +55,7 @@ FOLLOWERS: Final[dict[Tag, frozenset[Tag]]] = {
 
 # Which tags are looked for in which state.
 TAGS: Final[dict[State, frozenset[Tag]]] = {
-    State.SECTION: frozenset({Tag.SECTION_OPEN, Tag.SECTION_CLOSE, Tag.CALL_OPEN, Tag.CALL_CLOSE}),
+    State.SECTION: frozenset({Tag.SECTION_OPEN, Tag.SECTION_CLOSE, Tag.CALL_OPEN, Tag.CALL_CLOSE, Tag.BLANK}),
     State.BODY: frozenset(Tag) - {Tag.WRONG_CLOSE, Tag.VALUE_OPEN},
     State.GAP: frozenset({Tag.VALUE_OPEN, Tag.PARAM_OPEN, Tag.PARAM_CLOSE, Tag.CALL_CLOSE}),
     State.VALUE: frozenset(Tag) - {Tag.VALUE_OPEN, Tag.BLANK},
@@ -76,7 +76,7 @@ class TaggedPlan:
             Tag.PARAM_CLOSE: table.param_close,
             Tag.VALUE_OPEN: table.value_open,
             Tag.WRONG_CLOSE: table.wrong_close,
-            Tag.BLANK: ("\\n",) if "\\n" in table.name_ends and not table.header_end else (),
+            Tag.BLANK: table.fillers + (("\\n",) if "\\n" in table.name_ends and not table.header_end else ()),
         }
         self.meanings: dict[State, dict[str, Tag]] = {}
         self.scanners: dict[State, Scanner] = {}

@@ -52,5 +52,19 @@ DIALECTS = (
         ends=("<|eom_id|>", "<|eot_id|>", "<|end_of_text|>"),
         aliases=("llama3", "llama4_json", "llama", "llama3_1", "llama3_2"),
     ),
+    Dialect(
+        name="xlam",
+        reasoning=Reasoning(),
+        calls=(
+            Envelope(wrappers=(("[TOOL_CALLS]", ""), ("<tool_call>", "</tool_call>")), bare=BARE, needs_arguments=True),
+            Envelope(wrappers=(("```json", "```"), ("```", "```")), needs_arguments=True, proves=False),
+        ),
+    ),
+    # It writes the list as Python does; the marker is usually lost on the way.
+    Dialect(
+        name="sarashina",
+        calls=(Envelope(wrappers=(("<|tool_calls|>", ""),), bare=(Sign("["),), needs_arguments=True),),
+        ends=("</s>",),
+    ),
     Dialect(name="plain_json", calls=(Envelope(bare=BARE),), aliases=("json",)),
 )

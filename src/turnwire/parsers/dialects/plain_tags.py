@@ -1,0 +1,52 @@
+"""Step-3, MiniCPM5 and dots: tags around each argument."""
+
+from __future__ import annotations
+
+from turnwire.parsers.codecs.envelope import Envelope
+from turnwire.parsers.codecs.plain_tags import PlainTags
+from turnwire.parsers.codecs.tagged import Tagged
+from turnwire.parsers.dialect import Dialect, Reasoning
+
+__all__ = ["DIALECTS"]
+
+STEP3 = Tagged(
+    sections=(("<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"),),
+    fillers=("<｜tool_call_begin｜>", "<｜tool_call_end｜>", "function<｜tool_sep｜>", "<｜tool_sep｜>"),
+    call_open=("<steptml:invoke",),
+    call_close=("</steptml:invoke>",),
+    param_open=("<steptml:parameter",),
+    param_close=("</steptml:parameter>",),
+    name_attribute="name",
+    key_attribute="name",
+)
+# A tokenizer's mark for a space leaks into the tags of some deployments; others lose the space.
+MINICPM5 = PlainTags(
+    call_open=("<function", "<functionĠ"),
+    call_close=("</function>",),
+    param_open=("<param", "<paramĠ"),
+    param_close=("</param>",),
+    wrong_close=("</parameter>",),
+    name_attribute="name",
+    key_attribute="name",
+    unwraps=("properties", "arguments", "parameters"),
+)
+DOTS_OPEN, DOTS_CLOSE = "<dots_function_call>", "</dots_function_call>"
+DOTS = Tagged(
+    sections=((DOTS_OPEN, DOTS_CLOSE),),
+    call_open=("<invoke",),
+    call_close=("</invoke>",),
+    param_open=("<parameter",),
+    param_close=("</parameter>",),
+    name_attribute="name",
+    key_attribute="name",
+    json_body=True,
+    lists=Envelope(wrappers=((DOTS_OPEN, DOTS_CLOSE),)),
+)
+
+DIALECTS = (
+    Dialect(
+        name="step3", reasoning=Reasoning(by_default=True), calls=(STEP3,), ends=("<|EOT|>", "<｜end▁of▁sentence｜>")
+    ),
+    Dialect(name="minicpm5", reasoning=Reasoning(), calls=(MINICPM5,)),
+    Dialect(name="dots", reasoning=Reasoning(), calls=(DOTS,), ends=("<|endofassistant|>", "<|endoftext|>")),
+)
