@@ -50,9 +50,53 @@ class ChatSession:
         return self._session.history
 
     @property
+    def turns(self) -> int:
+        """How many turns are remembered."""
+        return len(self._session.memory)
+
+    @property
     def tokens(self) -> Tokens:
         """What the whole conversation has cost."""
         return self._session.tokens
+
+    @property
+    def context_tokens(self) -> int:
+        """How many tokens the last step's prompt and answer held."""
+        return self._session.context_tokens
+
+    @property
+    def model(self) -> str | None:
+        """The model's id; None until the server was asked for its first one. May be set between turns."""
+        return self._session.model
+
+    @model.setter
+    def model(self, model: str | None) -> None:
+        self._session.model = model
+
+    @property
+    def instructions(self) -> str:
+        """What the model is told before the conversation. May be set between turns."""
+        return self._session.instructions
+
+    @instructions.setter
+    def instructions(self, instructions: str) -> None:
+        self._session.instructions = instructions
+
+    def served_model(self) -> str:
+        """The model's id, asked of the server where none was named."""
+        return self._wait(self._session.served_model())
+
+    def models(self) -> list[str]:
+        """The ids of the models that are served."""
+        return self._wait(self._session.endpoint.models())
+
+    def forget(self) -> None:
+        """Begin anew, between turns."""
+        self._session.memory.clear()
+
+    def resume(self, messages: list[dict[str, Any]]) -> None:
+        """Go on from these messages, between turns."""
+        self._session.memory.load(messages)
 
     def cancel(self) -> None:
         """End the running turn, from any thread."""

@@ -9,6 +9,7 @@ import click
 
 import turnwire
 
+from .chat import chat
 from .codex_catalog import codex_catalog
 from .doctor import doctor
 from .fetch_model import fetch_model
@@ -32,7 +33,7 @@ def version() -> None:
     click.echo(turnwire.__version__)
 
 
-for command in (serve, models, fetch_model, launch, codex_catalog, parse, dialects_command, doctor, keys):
+for command in (serve, chat, models, fetch_model, launch, codex_catalog, parse, dialects_command, doctor, keys):
     main.add_command(command)
 
 if __name__ == "__main__":
