@@ -45,6 +45,8 @@ _OPTIONS = (
         "--enable-streaming-tool-dispatch", is_flag=True, default=None, help="tool_call_dispatch for everybody."
     ),
     click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"])),
+    click.option("--log-format", type=click.Choice(["text", "json"]), help="One line per turn: text, or JSON."),
+    click.option("--traces", help="OTLP address that gets OpenTelemetry spans, such as http://127.0.0.1:4318."),
     click.option("--config", type=click.Path(), help="TOML file with the same names as the flags."),
 )
 
@@ -64,6 +66,8 @@ def serve(config: str | None, **flags: Any) -> None:
     from turnwire.gateway.keys import KeysError
     from turnwire.gateway.server import run
     from turnwire.gateway.settings import SettingsError, load_settings
+    from turnwire.gateway.stores import StoreError
+    from turnwire.gateway.tracing import TracingError
 
     try:
         settings = load_settings(flags, config=config or os.environ.get("TURNWIRE_CONFIG"), environ=os.environ)
@@ -73,12 +77,21 @@ def serve(config: str | None, **flags: Any) -> None:
         raise click.ClickException(
             f"No API key is set, so {settings.host} would let anybody in. Set --keys FILE, or say --allow-anonymous."
         )
-    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
+    _start_log(settings.log_level, settings.log_format)
     listener = _listen(settings.host, settings.port)
     try:
         run(settings, listener, _LoadBar())
-    except (AssemblyError, KeysError) as error:
+    except (AssemblyError, KeysError, StoreError, TracingError) as error:
         raise click.ClickException(str(error)) from None
+
+
+def _start_log(level: str, form: str) -> None:
+    from turnwire.gateway.journal import JsonLines
+
+    handler = logging.StreamHandler()
+    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    handler.setFormatter(JsonLines() if form == "json" else text)
+    logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
 class _LoadBar:

@@ -6,20 +6,22 @@ path was asked for.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
+from weakref import WeakSet
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from turnwire.continuity import header as prefix_header
 from turnwire.continuity import sentence
 from turnwire.profiles import codex_entry
 from turnwire.protocols import anthropic, chat, responses
@@ -27,17 +29,20 @@ from turnwire.protocols.codex_catalog import alias_entries, catalog_etag
 from turnwire.protocols.models import ModelRow, resolve
 from turnwire.protocols.wire import ErrorReply, TurnFailure
 
+from .admin import AdminRoutes
 from .chat import ChatEndpoint
 from .completions import CompletionsEndpoint
 from .embeddings import EmbeddingsEndpoint
 from .exchange import Api
 from .guard import Guard
 from .heartbeat import Heartbeat
+from .journal import Journal, summary_of
 from .keys import Keyring
 from .limits import request_limits
 from .listing import ModelRoutes
 from .messages import MessagesEndpoint
 from .metrics import Metrics
+from .openapi import methods_of
 from .passage import Passage
 from .records import Recorder
 from .responses import ResponseRoutes
@@ -46,6 +51,7 @@ from .settings import Settings
 from .shelf import ResponseShelf
 from .stores import Retention, open_store
 from .tokens import TokenRoutes
+from .tracing import open_tracing
 from .websocket import NoSocket, ResponsesSocket
 from .workers import WorkerPool
 
@@ -87,6 +93,25 @@ def refusal(path: str, headers: Mapping[str, str], failure: TurnFailure) -> Erro
     return phrase(failure)
 
 
+async def _unrouted(request: Request, error: Exception) -> Response:
+    """A path or method that nobody serves, in the shape of the API it is nearest to."""
+    path = request.scope["path"]
+    allowed = methods_of(path)
+    if allowed:
+        failure = TurnFailure("invalid_request", f"Use {' or '.join(allowed)} here.", code="method_not_allowed")
+        told = refusal(path, request.headers, failure)
+        return Response(told.body, 405, {"allow": ", ".join(allowed)}, told.media_type)
+    told = refusal(path, request.headers, TurnFailure("not_found", "Nothing is served here.", code="unknown_route"))
+    return Response(told.body, told.status, dict(told.headers), told.media_type)
+
+
+async def _defect(request: Request, error: Exception) -> Response:
+    """A defect of ours outside of a turn; the trace is in the log."""
+    failure = TurnFailure("internal", "The gateway failed to answer this request.")
+    told = refusal(request.scope["path"], request.headers, failure)
+    return Response(told.body, told.status, dict(told.headers), told.media_type)
+
+
 class Gateway:
     """Holds what requests share: the models, the heartbeat, the recorder, the metrics."""
 
@@ -98,6 +123,9 @@ class Gateway:
         )
         self.keys = Keyring.load(settings.keys) if settings.keys else Keyring()
         self.metrics = Metrics()
+        self.journal = Journal(settings.turns)
+        self.tracing = open_tracing(settings.traces)
+        self._counted: WeakSet[TurnFailure] = WeakSet()
         self.max_body = settings.max_body
         self.limits = request_limits(settings)
         self.dispatch = settings.enable_streaming_tool_dispatch
@@ -143,47 +171,28 @@ class Gateway:
     # --------------------------------------------------------------------------------------------------- bookkeeping
 
     def failed(self, api: str, failure: TurnFailure) -> None:
-        self.metrics.failures.labels(api, failure.kind).inc()
-        log.info("refused %s %s: %s", api, failure.kind, failure.message)
+        if failure not in self._counted:
+            self.metrics.failures.labels(api, failure.kind).inc()
+        log.info("refused %s %s: %s", api, failure.kind, failure.message, extra={"turnwire": {"api": api}})
 
     def passed(self, passage: Passage) -> None:
-        outcome, runtime = passage.outcome, passage.runtime
-        if outcome is None:
+        if passage.outcome is None:
             return
-        model, usage, metrics = runtime.id, outcome.usage, self.metrics
-        finish = outcome.finish.reason if outcome.finish else passage.ended_by or "failed"
-        now = time.monotonic()
-        metrics.turns.labels(passage.api, model, finish).inc()
-        metrics.turn_seconds.labels(passage.api, model).observe(now - passage.started)
-        if passage.first_token is not None:
-            prefix = passage.continuity.state
-            metrics.first_token.labels(model, prefix).observe(passage.first_token - passage.started)
-        for kind in ("prompt", "cached", "output", "reasoning"):
-            metrics.tokens.labels(model, kind).inc(getattr(usage, kind))
+        summary = summary_of(passage)
+        self.metrics.observe_turn(passage, summary)
+        if passage.outcome.failure is not None:
+            # One that is also refused with a status comes by `failed` once more.
+            self._counted.add(passage.outcome.failure)
         if passage.continuity.lost:
-            metrics.wasted.labels(model, passage.continuity.cause).inc(passage.continuity.lost)
             log.warning("turn %s: %s", passage.turn_id, sentence(passage.continuity))
-        if outcome.failure is not None:
-            metrics.failures.labels(passage.api, outcome.failure.kind).inc()
-        notes = passage.notes
-        for note in notes:
-            metrics.notes.labels(note.code).inc()
-        if outcome.finish is not None:
-            runtime.remember(passage)
-        log.info(
-            "turn %s %s %s prompt=%d cached=%d output=%d finish=%s prefix=%s notes=%s",
-            passage.turn_id,
-            passage.api,
-            model,
-            usage.prompt,
-            usage.cached,
-            usage.output,
-            finish,
-            prefix_header(passage.continuity),
-            ",".join(sorted({note.code for note in notes})) or "-",
-        )
+        if passage.outcome.finish is not None:
+            passage.runtime.remember(passage)
+        self.journal.add(summary)
+        log.info("%s", summary.line, extra={"turnwire": msgspec.structs.asdict(summary)})
         if self.recorder is not None:
             self.recorder.write(passage)
+        if self.tracing is not None:
+            self.tracing.turn(passage, summary)
 
     # ------------------------------------------------------------------------------------------------- small routes
 
@@ -213,6 +222,7 @@ class Gateway:
         return [
             *self.responses.routes(),
             WebSocketRoute("/v1/responses", socket),
+            *AdminRoutes(self.journal, lambda: len(self.heartbeat)).routes(),
             Route("/", self.hello, methods=["HEAD", "GET"]),
             Route("/api/hello", self.hello, methods=["HEAD", "GET"]),
             Route("/health", self.health, methods=["GET"]),
@@ -254,6 +264,8 @@ def create_app(gateway: Gateway) -> ASGIApp:
         for runtime in gateway.runtimes:
             await runtime.engine.close()
         await gateway.store.close()
+        if gateway.tracing is not None:
+            await asyncio.to_thread(gateway.tracing.close)
 
     turns: dict[str, ASGIApp] = {
         "/v1/messages": MessagesEndpoint(gateway, MESSAGES, gateway.store),
@@ -262,5 +274,11 @@ def create_app(gateway: Gateway) -> ASGIApp:
         "/v1/embeddings": EmbeddingsEndpoint(gateway, EMBEDDINGS),
         **gateway.responses.turns,
     }
-    app = FrontDoor(turns, Starlette(routes=gateway.routes(), lifespan=lifespan))
-    return Guard(app, keys=gateway.keys, refuse=refusal)
+    rest = Starlette(
+        routes=gateway.routes(), lifespan=lifespan, exception_handlers={HTTPException: _unrouted, Exception: _defect}
+    )
+    # A redirect would be made from the Host header, which is the client's word.
+    rest.router.redirect_slashes = False
+    settings = gateway.settings
+    hosts = None if settings.allow_anonymous else frozenset({settings.host, *settings.allowed_hosts})
+    return Guard(FrontDoor(turns, rest), keys=gateway.keys, refuse=refusal, hosts=hosts)

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from turnwire.protocols.wire import ErrorReply, TurnFailure
 
 from .keys import Key, Keyring, presented
+from .limits_hosts import is_from_here
 
 __all__ = ["Guard", "KeyUse"]
 
@@ -31,8 +32,8 @@ class KeyUse:
         self._tokens = float(key.requests_per_minute or 0)
         self._filled = clock()
 
-    def ask(self) -> None:
-        """Count a request, or raise TurnFailure with the time to wait."""
+    def ask(self, held: int = 0) -> None:
+        """Count a request, or raise TurnFailure with the time to wait. `held` are places the asker has already."""
         per_minute = self.key.requests_per_minute
         if per_minute is not None:
             now = self._clock()
@@ -46,7 +47,7 @@ class KeyUse:
                     retry_after=wait,
                 )
             self._tokens -= 1
-        if self.key.concurrency is not None and self.running >= self.key.concurrency:
+        if self.key.concurrency is not None and self.running - held >= self.key.concurrency:
             raise TurnFailure(
                 "rate_limited",
                 f"This key may run {self.key.concurrency} requests at a time; try again in 1s.",
@@ -58,11 +59,18 @@ class Guard:
     """Checks the key and leaves it in `scope["state"]["use"]`."""
 
     def __init__(
-        self, app: ASGIApp, *, keys: Keyring, refuse: Callable[[str, Mapping[str, str], TurnFailure], ErrorReply]
+        self,
+        app: ASGIApp,
+        *,
+        keys: Keyring,
+        refuse: Callable[[str, Mapping[str, str], TurnFailure], ErrorReply],
+        hosts: frozenset[str] | None = None,
     ) -> None:
         self._app = app
         self._keys = keys
         self._refuse = refuse
+        # With keys, a web page that knows none gets nowhere; without, only names of this machine are answered.
+        self._hosts = None if keys else hosts
         self._uses: dict[str, KeyUse] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,13 +79,14 @@ class Guard:
             return
         path: str = scope["path"]
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        if path in OPEN_PATHS:
-            await self._app(scope, receive, send)
-            return
         try:
-            use = self._admit(path, headers)
+            self._check_host(headers)
+            use = None if path in OPEN_PATHS else self._admit(path, headers)
         except TurnFailure as failure:
             await self._answer(scope, send, self._refuse(path, headers, failure))
+            return
+        if use is None:
+            await self._app(scope, receive, send)
             return
         scope.setdefault("state", {})["use"] = use
         use.running += 1
@@ -85,6 +94,14 @@ class Guard:
             await self._app(scope, receive, send)
         finally:
             use.running -= 1
+
+    def _check_host(self, headers: Mapping[str, str]) -> None:
+        if self._hosts is not None and not is_from_here(headers, self._hosts):
+            raise TurnFailure(
+                "permission",
+                "Without keys this gateway answers only to names of its own machine; set --keys, or name the host in "
+                "allowed_hosts.",
+            )
 
     def _admit(self, path: str, headers: Mapping[str, str]) -> KeyUse:
         secret = presented(headers)
@@ -105,13 +122,16 @@ class Guard:
         return use
 
     async def _answer(self, scope: Scope, send: Send, error: ErrorReply) -> None:
+        kind = "http"
         if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008, "reason": "authentication required"})
-            return
+            if "websocket.http.response" not in scope.get("extensions", {}):
+                await send({"type": "websocket.close", "code": 1008, "reason": "refused"})
+                return
+            kind = "websocket.http"
         headers = [
             (b"content-type", error.media_type.encode()),
             (b"content-length", str(len(error.body)).encode()),
             *((name.encode("latin-1"), value.encode("latin-1")) for name, value in error.headers),
         ]
-        await send({"type": "http.response.start", "status": error.status, "headers": headers})
-        await send({"type": "http.response.body", "body": error.body})
+        await send({"type": f"{kind}.response.start", "status": error.status, "headers": headers})
+        await send({"type": f"{kind}.response.body", "body": error.body})

@@ -8,10 +8,13 @@ from __future__ import annotations
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from .workers import WorkerPool
+from .journal import TurnSummary
+from .passage import Passage
+from .workers import PoolStatistics, WorkerPool
 
 __all__ = ["Metrics"]
 
+_INSTANTS = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.1)
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
@@ -52,19 +55,70 @@ class Metrics:
             ["model"],
             registry=registry,
         )
+        self.dispatch = Histogram(
+            "turnwire_call_dispatch_seconds",
+            "A tool call's last token parsed to its bytes handed to the socket.",
+            ["api"],
+            buckets=_INSTANTS,
+            registry=registry,
+        )
+        self.rescues = Counter(
+            "turnwire_rescues_total",
+            "Broken model output that was mended, by kind.",
+            ["model", "kind"],
+            registry=registry,
+        )
         self.notes = Counter("turnwire_notes_total", "Notes by code, rescues included.", ["code"], registry=registry)
-        self.aborts = Counter("turnwire_aborts_total", "Turns left by their client.", ["stage"], registry=registry)
+        self.aborts = Counter(
+            "turnwire_aborts_total",
+            "Turns that were stopped before their end, by how far they had come: queue, prefill, stream.",
+            ["model", "stage"],
+            registry=registry,
+        )
         self.live = Gauge("turnwire_live_turns", "Turns running now.", registry=registry)
         self.waiting = Gauge("turnwire_waiting_turns", "Turns waiting for a worker.", ["model"], registry=registry)
-        self.moves = Gauge(
-            "turnwire_worker_events", "Retries, migrations and refusals so far.", ["model", "event"], registry=registry
+        self.workers = Gauge("turnwire_workers", "Workers by state.", ["model", "state"], registry=registry)
+        self.moves = Counter(
+            "turnwire_worker_events_total", "Retries, migrations and refusals.", ["model", "event"], registry=registry
         )
+        self._seen: dict[str, PoolStatistics] = {}
+
+    def observe_turn(self, passage: Passage, summary: TurnSummary) -> None:
+        """Count a turn that is over."""
+        outcome, model = passage.outcome, summary.model
+        assert outcome is not None
+        self.turns.labels(summary.api, model, summary.finish).inc()
+        self.turn_seconds.labels(summary.api, model).observe(summary.seconds)
+        if summary.first_token is not None:
+            self.first_token.labels(model, passage.continuity.state).observe(summary.first_token)
+        for kind in ("prompt", "cached", "output", "reasoning"):
+            self.tokens.labels(model, kind).inc(getattr(outcome.usage, kind))
+        if summary.lost:
+            self.wasted.labels(model, summary.cause).inc(summary.lost)
+        if summary.failure is not None:
+            self.failures.labels(summary.api, summary.failure).inc()
+        self.silence.labels(model).inc(summary.silence)
+        for seconds in passage.dispatches:
+            self.dispatch.labels(summary.api).observe(seconds)
+        for note in passage.notes:
+            self.notes.labels(note.code).inc()
+            if note.code.startswith("rescue."):
+                self.rescues.labels(model, note.code.removeprefix("rescue.")).inc()
 
     def observe_pool(self, model: str, pool: WorkerPool) -> None:
-        """Take over what a model's workers have counted."""
+        """Take over what a model's workers have counted since the last time."""
         self.waiting.labels(model).set(pool.waiting)
-        for event, count in msgspec.structs.asdict(pool.statistics).items():
-            self.moves.labels(model, event).set(count)
+        down = sum(worker.down for worker in pool.workers)
+        self.workers.labels(model, "up").set(len(pool.workers) - down)
+        self.workers.labels(model, "down").set(down)
+        now, before = msgspec.structs.replace(pool.statistics), self._seen.get(model, PoolStatistics())
+        self._seen[model] = now
+        for event in ("retries", "migrations", "migrations_failed", "refused"):
+            self.moves.labels(model, event).inc(getattr(now, event) - getattr(before, event))
+        prefill = now.left_prefill - before.left_prefill
+        self.aborts.labels(model, "queue").inc(now.left_queue - before.left_queue)
+        self.aborts.labels(model, "prefill").inc(prefill)
+        self.aborts.labels(model, "stream").inc(now.aborts - before.aborts - prefill)
 
     def page(self) -> bytes:
         """The text that a scraper reads."""

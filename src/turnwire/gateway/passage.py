@@ -5,6 +5,9 @@ Promise: the one source of the log line, the record, the metrics and the console
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 import msgspec
 
 from turnwire.continuity import Verdict
@@ -35,7 +38,7 @@ class TurnOutcome(msgspec.Struct, kw_only=True):
 class Passage(msgspec.Struct, kw_only=True):
     """A request on its way through the house. Times are monotonic seconds; `ended_by` says who ended it early (the
     client: `gone`, a stalled reader: `stalled`, a silent engine: `idle`, the operator: `shutdown`); `silence` is how
-    long its engine said nothing."""
+    long its engine said nothing, `dispatches` how long each call took from parsed to written."""
 
     api: str
     turn_id: str
@@ -50,7 +53,22 @@ class Passage(msgspec.Struct, kw_only=True):
     first_token: float | None = None
     outcome: TurnOutcome | None = None
     silence: float = 0.0
+    dispatches: list[float] = []
     ended_by: str | None = None
+
+    @property
+    def finish(self) -> str:
+        """How it ended, in one word: the model's own finish, who ended it early, or `failed`."""
+        if self.outcome is not None and self.outcome.finish is not None:
+            return self.outcome.finish.reason
+        return self.ended_by or "failed"
+
+    def call_parsed(self) -> None:
+        """A call is whole. The time until the turn next waits is the time its bytes take to reach the socket."""
+        asyncio.get_running_loop().call_soon(self._handed_over, time.perf_counter())
+
+    def _handed_over(self, parsed: float) -> None:
+        self.dispatches.append(time.perf_counter() - parsed)
 
     @property
     def notes(self) -> list[Note]:

@@ -63,9 +63,7 @@ class _CutOnPurpose(logging.Filter):
 def server_config(gateway: Gateway) -> uvicorn.Config:
     """How uvicorn serves a gateway."""
     settings = gateway.settings
-    bounds = HttpBounds(
-        head_bytes=settings.max_head, headers=settings.max_headers, request_s=settings.request_timeout
-    )
+    bounds = HttpBounds(head_bytes=settings.max_head, headers=settings.max_headers, request_s=settings.request_timeout)
     return uvicorn.Config(
         create_app(gateway),
         http=bounded_http(bounds),

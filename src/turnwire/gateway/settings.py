@@ -41,7 +41,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     store: str | None = None
     keys: str | None = None
     allow_anonymous: bool = False
+    allowed_hosts: tuple[str, ...] = ()
     record: str | None = None
+    turns: int = 1000
+    traces: str | None = None
+    log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     enable_streaming_tool_dispatch: bool = False
     websocket: bool = True
@@ -78,7 +82,7 @@ def _environment(environ: Mapping[str, str]) -> dict[str, Any]:
     for key, value in environ.items():
         name = key.removeprefix("TURNWIRE_").lower()
         if key.startswith("TURNWIRE_") and name in names:
-            found[name] = value.split(",") if name == "alias" else value
+            found[name] = value.split(",") if name in ("alias", "allowed_hosts") else value
     return found
 
 

@@ -85,7 +85,7 @@ class TokenRoutes:
     async def _answer(self, request: Request, work) -> Response:  # type: ignore[no-untyped-def]
         try:
             answer = work(await self._body(request))
-        except (msgspec.DecodeError, RecursionError, TurnFailure) as error:
+        except (msgspec.DecodeError, UnicodeError, RecursionError, TurnFailure) as error:
             failure = error if isinstance(error, TurnFailure) else TurnFailure("invalid_request", str(error))
             refused = anthropic.error_reply(failure)
             return Response(refused.body, refused.status, dict(refused.headers), refused.media_type)

@@ -354,6 +354,7 @@ class Turn:
             if event.kind == "reasoning":
                 self._reasoning_from = len(self.outcome.output_ids)
         elif isinstance(event, ToolCallClosed):
+            self.passage.call_parsed()
             return msgspec.structs.replace(event, call_id=self._call_ids[event.index])
         elif isinstance(event, BlockClosed) and event.kind == "reasoning":
             if self._reasoning_from is not None:

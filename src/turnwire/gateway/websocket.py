@@ -138,7 +138,8 @@ class _Connection:
 
     async def _create(self, message: str | bytes) -> None:
         if self._use is not None:
-            self._use.ask()
+            # The connection itself holds a place of its key.
+            self._use.ask(held=1)
         data = message.encode() if isinstance(message, str) else message
         if len(data) > self._host.max_body:
             raise TurnFailure("too_large", f"The message is larger than {self._host.max_body} bytes; send less.")

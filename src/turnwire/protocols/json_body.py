@@ -28,6 +28,8 @@ _ESCAPE = re.compile(
 )
 _PAIR = re.compile(rb"(?<!\\)\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+_WHOLE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|(-?[0-9]{19,})(?![0-9.eE])', re.DOTALL)
 _BRACKET = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]', re.DOTALL)
 
 
@@ -59,13 +61,16 @@ def open_body(body: bytes, limits: Limits) -> JsonBody:
     except UnicodeDecodeError as error:
         raise invalid("", f"request body is not UTF-8: {error.reason} at byte {error.start}") from None
     try:
-        return JsonBody(_FIELDS.decode(body), notes)
+        fields = _FIELDS.decode(body)
     except RecursionError:
         raise invalid("", "request body is nested too deeply") from None
     except msgspec.ValidationError:
         raise invalid("", "request body must be a JSON object") from None
     except msgspec.DecodeError as error:
         raise invalid("", f"request body is not valid JSON: {error}") from None
+    if _LONG_NUMBER.search(body) and _is_out_of_range(body):
+        raise invalid("", "request body holds a whole number of more than 64 bits")
+    return JsonBody(fields, notes)
 
 
 def part(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw, path: str) -> T:
@@ -111,6 +116,16 @@ def nesting(raw: bytes | msgspec.Raw, limit: int) -> bool:
                 return True
         elif first in b"]}":
             depth -= 1
+    return False
+
+
+def _is_out_of_range(body: bytes) -> bool:
+    """Whether some whole number outside of strings fits into no 64 bits, and so could not be written again. The body is
+    known to be JSON: with every string closed, the scan is linear."""
+    for match in _WHOLE.finditer(body):
+        digits = match.group(1)
+        if digits is not None and (len(digits) > 20 or not -(2**63) <= int(digits) < 2**64):
+            return True
     return False
 
 

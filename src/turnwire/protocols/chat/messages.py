@@ -82,6 +82,8 @@ def _part(value: Any, path: str, notes: list[Note]) -> Block:
     if not isinstance(value, dict):
         raise invalid(path, "must be a content part with a type")
     kind = value.get("type", "text")
+    if not isinstance(kind, str):
+        raise invalid(f"{path}.type", "must be a string")
     if kind in _TEXT_PARTS:
         text = value.get(_TEXT_PARTS[kind])
         if not isinstance(text, str):
