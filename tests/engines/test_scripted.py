@@ -388,3 +388,17 @@ async def test_start_warns_of_text_the_tokenizer_changes() -> None:
 
     info = await ScriptedEngine([Line(text="same"), Line(text="Changed")], Lossy()).start()
     assert [warning.startswith("line 2") for warning in info.warnings] == [True]
+
+
+async def test_a_plain_line_ends_the_thought_that_the_prompt_opened() -> None:
+    lines = [Line(text="Hi", finish="error", after=1)]
+    tokenizer = ToyTokenizer()
+    opened = tokenizer.encode("<think>\n")
+    script = Script(lines, tokenizer)
+    line = script.behind(lines[0], [1, 2, *opened])
+    assert line.text == "</think>\n\nHi"
+    assert line.after == 1 + len(tokenizer.encode("</think>\n\n"))
+    assert script.behind(lines[0], [1, 2]) is lines[0]
+    for said in ("<think>\nwell", "well</think>Hi"):
+        kept = Line(text=said)
+        assert script.behind(kept, opened) is kept

@@ -112,6 +112,23 @@ async def test_the_whole_answer_says_the_same_as_the_stream(serve: Serve) -> Non
     assert message["stop_reason"] == "tool_use"
 
 
+@pytest.mark.parametrize(
+    ("said", "kinds"),
+    [
+        ("Hello.", ["text"]),
+        ("Let me see.\n</think>\n\nHello.", ["thinking", "text"]),
+        ("<think>\nLet me see.\n</think>\n\nHello.", ["thinking", "text"]),
+        ("<think>\nLet me see", ["thinking"]),
+        (CALL.format("ls"), ["tool_use"]),
+    ],
+)
+async def test_a_scripted_answer_is_no_thought_unless_it_says_so(serve: Serve, said: str, kinds: list[str]) -> None:
+    client = await serve({"text": said})
+    _, message = await client.post("/v1/messages", request(stream=False))
+    shown = [block for block in message["content"] if block.get("thinking") or "thinking" not in block["type"]]
+    assert [block["type"] for block in shown] == kinds
+
+
 async def test_an_engine_that_dies_is_never_a_success(serve: Serve) -> None:
     client = await serve({"text": "I was about to say", "finish": "error"})
     async with client.session.post(client.base + "/v1/messages", json=request(thinking={"type": "disabled"})) as answer:
@@ -202,7 +219,7 @@ def records(folder: Path) -> list[dict[str, Any]]:
 async def test_the_next_prompt_starts_with_this_prompt_and_output(serve: Serve, tmp_path: Path, carrier: str) -> None:
     folder = tmp_path / "records"
     settings = {"record": str(folder), "seal_key": "a key for tests only"}
-    lines = ({"text": MIXED.replace('wc', '  wc "\\t" é')}, {"text": "Done.\n</think>\n\nSeven."})
+    lines = ({"text": MIXED.replace("wc", '  wc "\\t" é')}, {"text": "Done.\n</think>\n\nSeven."})
     client = await serve(*lines, **settings)
     status, message = await client.post("/v1/messages", request(stream=False))
     assert status == 200

@@ -75,6 +75,9 @@ class Performance(msgspec.Struct, frozen=True, kw_only=True):
     stop_sequence: str | None = None
 
 
+_OPENED, _CLOSED = "<think>", "</think>"
+
+
 class _Tokens(msgspec.Struct, frozen=True):
     """A line's text as tokens: `ends[i]` is where token i's text ends."""
 
@@ -96,6 +99,7 @@ class Script:
         for line in lines:
             if line.match is not None:
                 self._matched.setdefault(line.match, []).append(line)
+        self._thought_opened = [tuple(tokenizer.encode(_OPENED + gap)) for gap in ("", "\n", "\n\n")]
         self._tokens: dict[str, _Tokens] = {}
         self._whole: dict[Line, Performance] = {}
         self.changed_by_tokenizer = [
@@ -134,6 +138,17 @@ class Script:
                 "invalid_request", "no line of the script answers this request: every line has `match` and none fits"
             )
         return lines[min(conversation.assistant_turns, len(lines) - 1)]
+
+    def behind(self, line: Line, prompt_ids: Sequence[int]) -> Line:
+        """The line as it is said behind a prompt. Where the prompt has opened a thought and the line neither thinks nor
+        ends a thought, it ends that one first, as a model with nothing to think does."""
+        if _CLOSED in line.text or line.text.lstrip().startswith(_OPENED):
+            return line
+        if not any(tuple(prompt_ids[-len(opened) :]) == opened for opened in self._thought_opened):
+            return line
+        ending = f"{_CLOSED}\n\n"
+        after = line.after + len(self._tokens_of(ending).ids) if line.after else line.after
+        return msgspec.structs.replace(line, text=ending + line.text, after=after)
 
     def perform(self, line: Line, sampling: Sampling) -> Performance:
         """Cut a line as `sampling` demands (max_tokens, stop strings, logprobs)."""

@@ -62,9 +62,7 @@ class ScriptedEngine:
             f"line {number} of the script does not survive the tokenizer unchanged; what it spells is played"
             for number in self._script.changed_by_tokenizer
         )
-        return EngineInfo(
-            name="scripted", window=self._window, embedding_models=("hashed-words",), warnings=warnings
-        )
+        return EngineInfo(name="scripted", window=self._window, embedding_models=("hashed-words",), warnings=warnings)
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         """Play the line that answers the request's conversation."""
@@ -74,7 +72,7 @@ class ScriptedEngine:
             raise EngineError(
                 "context_overflow", f"the prompt has {len(prompt)} tokens; the window holds {self._window}"
             )
-        line = self._script.line_for(request.conversation)
+        line = self._script.behind(self._script.line_for(request.conversation), prompt)
         performance = self._script.perform(line, request.sampling)
         sequence = self._cache.sequence(prompt, salt)
         cached = self._cache.match(sequence)
