@@ -23,6 +23,7 @@ __all__ = ["Budget", "TemplateFailure", "compile_template", "render_template", "
 
 MAX_STEPS = 5_000_000
 MAX_OUTPUT = 64 * 1024 * 1024
+MAX_DEPTH = 128
 _BUDGET = "__turnwire_budget__"
 _WIDEST = 1_000_000
 _PADDING = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs"})
@@ -48,11 +49,12 @@ class _Exhausted(jinja2.TemplateError):
 class Budget:
     """How much one rendering may still do."""
 
-    __slots__ = ("output", "steps")
+    __slots__ = ("depth", "output", "steps")
 
-    def __init__(self, steps: int = MAX_STEPS, output: int = MAX_OUTPUT) -> None:
+    def __init__(self, steps: int = MAX_STEPS, output: int = MAX_OUTPUT, depth: int = MAX_DEPTH) -> None:
         self.steps = steps
         self.output = output
+        self.depth = depth
 
     def spend(self, steps: int) -> None:
         self.steps -= steps
@@ -162,7 +164,14 @@ class _Bounded(SandboxedEnvironment):
             raise _Exhausted("the chat template pads a text too far")
         elif name == "replace" and len(args) >= 2 and isinstance(owner := _owner(__obj), str):
             budget.check_size(len(owner) + owner.count(str(args[0])) * len(str(args[1])))
-        return super().call(__context, __obj, *args, **kwargs)
+        # Counted here and not left to the interpreter: its own limit may lie beyond the end of the C stack.
+        if budget.depth <= 0:
+            raise _Exhausted("the chat template recurses without end")
+        budget.depth -= 1
+        try:
+            return super().call(__context, __obj, *args, **kwargs)
+        finally:
+            budget.depth += 1
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         budget = _budget_of(context)
