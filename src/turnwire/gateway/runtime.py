@@ -116,7 +116,7 @@ class ModelRuntime:
             return
         conversation = passage.inbound.conversation
         key = session_key(passage.tenant, conversation)
-        thought = outcome.usage.reasoning > 0
+        thought = outcome.witness is not None and bool(outcome.witness.thoughts)
         self._tracker.remember(
             key, passage.prompt, conversation, outcome.output_ids, thought=thought, turn=passage.turn_id
         )

@@ -34,6 +34,7 @@ from turnwire.turns import (
 )
 
 from .passage import Passage, TurnOutcome
+from .thoughts import thought_tokens
 
 __all__ = ["Sink", "Turn", "failure_of"]
 
@@ -100,11 +101,8 @@ class Turn:
         self._parser: Parser | None = None
         self._texts: list[str] = []
         self._witness = self.outcome.witness = Witness()
-        self._seals = self.runtime.seals_for(
-            passage.tenant, passage.turn_id, self.prompt.tail, self._witness
-        )
-        self._reasoning_from: int | None = None
-        self._reasoning_tokens = 0
+        self._seals = self.runtime.seals_for(passage.tenant, passage.turn_id, self.prompt.tail, self._witness)
+        self._sizes: list[int] = []
         self._opening: asyncio.Task[None] | None = None
         self._head = b""
         self._plan = ConstraintPlan()
@@ -178,7 +176,7 @@ class Turn:
         skips = self.runtime.engine.capabilities.skips_special_tokens
         spell = self.runtime.tokenizer.detokenizer().feed if skips else None
         witnessed = self._witness.feed
-        texts, ids = self._texts, self.outcome.output_ids
+        texts, sizes, ids = self._texts, self._sizes, self.outcome.output_ids
         if first is not None:
             await self._write(self._heard(first), sink)
         async for step in steps:
@@ -190,6 +188,7 @@ class Turn:
                     step = TokenBatch(spell(step.ids), step.ids, step.logprobs)
                 ids.extend(step.ids)
                 texts.append(step.text)
+                sizes.append(len(step.ids))
                 if seals is not None:
                     seals.add(step.ids)
                 events: Sequence[Event] = feed(step.text) if feed else ()
@@ -216,6 +215,7 @@ class Turn:
         """The events of text that did not come from the engine's stream (a prefill, a suffix)."""
         self.outcome.output_ids.extend(batch.ids)
         self._texts.append(batch.text)
+        self._sizes.append(len(batch.ids))
         if self._seals is not None:
             self._seals.add(batch.ids)
         events = self._parser.feed(batch.text) if self._parser else []
@@ -257,7 +257,9 @@ class Turn:
             completion.prompt_tokens - self._prefilled,
             completion.cached_tokens,
             completion.output_tokens + self._prefilled,
-            self._reasoning_tokens,
+            thought_tokens(
+                self._witness.thoughts, self._texts, self._sizes, self.outcome.output_ids, self.runtime.tokenizer
+            ),
         )
         self.outcome.usage, self.outcome.finish = self.usage, finished
         dressed += (self.usage, finished)
@@ -351,15 +353,9 @@ class Turn:
                 call_id = self._call_ids[event.index] = self._mint()
                 self.outcome.call_ids.append(call_id)
                 return msgspec.structs.replace(event, call_id=call_id)
-            if event.kind == "reasoning":
-                self._reasoning_from = len(self.outcome.output_ids)
         elif isinstance(event, ToolCallClosed):
             self.passage.call_parsed()
             return msgspec.structs.replace(event, call_id=self._call_ids[event.index])
-        elif isinstance(event, BlockClosed) and event.kind == "reasoning":
-            if self._reasoning_from is not None:
-                self._reasoning_tokens += len(self.outcome.output_ids) - self._reasoning_from
-                self._reasoning_from = None
-            if self._seals is not None:
-                return msgspec.structs.replace(event, seal=self._seals.seal())
+        elif isinstance(event, BlockClosed) and event.kind == "reasoning" and self._seals is not None:
+            return msgspec.structs.replace(event, seal=self._seals.seal())
         return event

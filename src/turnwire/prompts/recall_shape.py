@@ -58,7 +58,8 @@ class _Words:
 
 
 class Witness:
-    """Watches the events of a turn on their way to the client. A few list operations per event."""
+    """Watches the events of a turn on their way to the client. A few list operations per event. `thoughts` are the
+    raw characters, from and to, that the closed thoughts and their marks take."""
 
     def __init__(self) -> None:
         self._text = _Words()
@@ -66,7 +67,8 @@ class Witness:
         self._open: dict[int, list[str]] = {}
         self._calls: list[_Call] = []
         self._raw = 0
-        self._thought_end = 0
+        self._thought_from = 0
+        self.thoughts: list[tuple[int, int]] = []
 
     def feed(self, events: Sequence[Event]) -> None:
         """The turn's next events."""
@@ -77,14 +79,16 @@ class Witness:
                 if into is not None:
                     into.append(event.text)
                 continue
+            before = self._raw
             self._raw += len(getattr(event, "raw", ""))  # not every event comes from the model's text
             if isinstance(event, BlockOpened):
                 if event.kind != "tool_call":
                     self._open[event.index] = (self._text if event.kind == "text" else self._thoughts).pieces
+                    self._thought_from = before
             elif isinstance(event, BlockClosed):
                 self._open.pop(event.index, None)
                 if event.kind == "reasoning":
-                    self._thought_end = self._raw
+                    self.thoughts.append((self._thought_from, self._raw))
             elif isinstance(event, ToolCallClosed):
                 marks = None if event.malformed else argument_marks(event.arguments)
                 self._calls.append(_Call(_name_mark(event.name), None if marks is None else marks[0]))
@@ -98,7 +102,8 @@ class Witness:
     def shape(self, *, last: bool) -> bytes:
         """The turn's shape by now. Before the end it only tells of thoughts: text and calls may still grow."""
         if not last:
-            return _HEAD.pack(0, self._thought_end, self._thoughts.mark(), bytes(_TEXT_SIZE), 0)
+            end = self.thoughts[-1][1] if self.thoughts else 0
+            return _HEAD.pack(0, end, self._thoughts.mark(), bytes(_TEXT_SIZE), 0)
         parts = [_HEAD.pack(1, 0, self._thoughts.mark(), self._text.mark(), len(self._calls))]
         size = len(parts[0])
         for call in self._calls:
