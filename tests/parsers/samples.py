@@ -1,5 +1,7 @@
 """For each dialect, outputs as its model writes them: a thought, text, two calls, text, another thought."""
 
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 import dataclasses
