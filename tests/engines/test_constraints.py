@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from tests.engines.gbnf_matcher import Language
 
 from turnwire.engines.callforms import CALL_FORMS, CallForm
 from turnwire.engines.constraints import ConstraintPlan, plan_constraint
 from turnwire.engines.grammar import Grammar
-from turnwire.engines.interface import Capabilities
+from turnwire.engines.interface import Capabilities, Constraint
 from turnwire.parsers import Parser, Start, resolve, start_state
 from turnwire.turns import (
     Conversation,
@@ -226,6 +227,48 @@ def test_prefill_output_and_suffix_make_one_call(name: str) -> None:
     ]
     (closed,) = [event for event in events if isinstance(event, ToolCallClosed)]
     assert (closed.name, json.loads(closed.arguments)) == ("read_file", {"path": "x"})
+
+
+PATCH = Tool(
+    name="apply_patch",
+    kind="custom",
+    schema={"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]},
+    grammar="start: /[a-z]+/",
+    grammar_syntax="lark",
+)
+LARK = Capabilities(yields="tokens", guided=frozenset({"json_schema", "gbnf", "lark", "regex"}))
+
+
+@pytest.mark.parametrize("name", sorted(name for name, form in CALL_FORMS.items() if form.arguments is not None))
+@pytest.mark.parametrize("syntax", ["lark", "regex"])
+def test_the_grammar_of_a_forced_raw_tool_goes_to_engines_that_follow_it(name: str, syntax: str) -> None:
+    tool = msgspec.structs.replace(PATCH, grammar_syntax=syntax)
+    asked = conversation("named", "apply_patch", tools=(tool, NOW))
+    dialect = resolve(name)
+    plan = plan_constraint(asked, dialect, LARK)
+    form = CALL_FORMS[name]
+    if form.arguments is not None and form.arguments.strings == "json":
+        assert plan.constraint is None or getattr(plan.constraint, syntax) is None
+        return
+    assert plan.constraint == Constraint(**{syntax: tool.grammar})
+    parser = Parser(dialect, [tool])
+    events = [*parser.feed(plan.prefill + "ab\ncd" + plan.suffix), *parser.finish("stop")]
+    calls = [(event.name, json.loads(event.arguments)) for event in events if isinstance(event, ToolCallClosed)]
+    assert calls == [("apply_patch", {"input": "ab\ncd"})]
+    assert plan.check is not None
+    assert plan.check.faults([("apply_patch", '{"input": "ab"}')], "") == ()
+
+
+def test_the_grammar_of_a_raw_tool_stays_home_where_it_cannot_be_followed() -> None:
+    forced = conversation("named", "apply_patch", tools=(PATCH, NOW))
+    qwen = resolve("qwen3_coder")
+    other = plan_constraint(forced, qwen, TOKENS).constraint
+    assert other is not None
+    assert other.gbnf is not None
+    hermes = plan_constraint(forced, resolve("hermes"), LARK).constraint
+    assert hermes is not None
+    assert hermes.lark is None
+    assert plan_constraint(conversation("auto", tools=(PATCH, NOW)), qwen, LARK).constraint is None
 
 
 def test_an_engine_without_guidance_gets_a_start_and_a_check() -> None:

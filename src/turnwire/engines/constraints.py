@@ -6,7 +6,7 @@ parser. Where the engine cannot be held to it, the plan says with what text to s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -88,6 +88,8 @@ def plan_constraint(
     if capabilities.yields == "events":
         return ConstraintPlan(check=check)
     writer = _Writer(demand, dialect, start or dialect.start, conversation)
+    if (plan := writer.raw_plan(capabilities.guided)) is not None:
+        return msgspec.structs.replace(plan, check=check)
     if "gbnf" in capabilities.guided and (grammar := writer.grammar()) is not None:
         return ConstraintPlan(constraint=Constraint(gbnf=grammar), check=check)
     if "json_schema" in capabilities.guided and (plan := writer.schema_plan()) is not None:
@@ -210,6 +212,23 @@ class _Writer:
         return f"{opened} {arguments} {literal(form.close_call()) if form.tail else ''}".rstrip()
 
     # ------------------------------------------------------------------------------ engines with less to offer
+
+    def raw_plan(self, guided: Set[str]) -> ConstraintPlan | None:
+        """The grammar that a tool brings for its raw input, with the text around that input given; None where no such
+        tool is forced, the engine does not follow that kind of grammar, or the dialect writes text as JSON."""
+        demand, form = self._demand, self._form
+        if not demand.must_call or len(demand.tools) != 1 or form is None or form.arguments is None:
+            return None
+        (tool,) = demand.tools
+        syntax, tagged = tool.grammar_syntax, form.arguments
+        if tool.grammar is None or syntax not in ("lark", "regex") or syntax not in guided or tagged.strings != "raw":
+            return None
+        opened = form.open_call(tool.name, self._calls_before) + tagged.open.format(key="input", string="true")
+        return ConstraintPlan(
+            constraint=Constraint(lark=tool.grammar) if syntax == "lark" else Constraint(regex=tool.grammar),
+            prefill=self._close_thought() + form.section[0] + opened,
+            suffix=tagged.close + form.close_call() + form.section[1],
+        )
 
     def schema_plan(self) -> ConstraintPlan | None:
         """A JSON schema for the part that is JSON, with the text around it given; None where there is no such part."""
