@@ -33,6 +33,11 @@ _OPTIONS = (
         type=click.Choice(["keep", "model", "drop"]),
         help="Which thoughts of earlier user turns the model reads again.",
     ),
+    click.option(
+        "--tool-order",
+        type=click.Choice(["sent", "canonical"]),
+        help="Tools in the prompt: as the client sent them, or sorted with their schemas' keys.",
+    ),
     click.option("--seal-key", help="Key of the sealed turns (any text); the same on all replicas."),
     click.option("--seal-key-file", help="File that holds the key; made if it does not exist."),
     click.option("--store", help="Where turns and responses are kept: memory, sqlite:FILE, redis://HOST:PORT/0."),

@@ -24,6 +24,7 @@ from turnwire.prompts.encodings.harmony import HarmonyEncoding
 from turnwire.prompts.policy import ReplayPolicy
 from turnwire.prompts.sandbox import Budget
 from turnwire.prompts.seals import Sealer
+from turnwire.prompts.stability import StabilityOptions
 from turnwire.prompts.store import MemoryTurnStore, TurnStore
 from turnwire.prompts.template import ChatTemplate, Renderer, default_template
 
@@ -74,6 +75,7 @@ def _assembled(settings: Settings, engine: Engine, info: EngineInfo, source: Pro
     renderer = _renderer(source, dialect, settings.template_steps)
     log.info("model %s: dialect %s (%s), prompts from %s", model_id, dialect.name, why, source.origin)
     policy = ReplayPolicy(history=settings.history_thinking or "auto")
+    stability = StabilityOptions(canonical_tools=settings.tool_order == "canonical", hoist_system=settings.hoist_system)
     return ModelRuntime(
         model_id,
         aliases=settings.alias,
@@ -81,7 +83,9 @@ def _assembled(settings: Settings, engine: Engine, info: EngineInfo, source: Pro
         engine=engine,
         info=info,
         dialect=dialect,
-        builder=PromptBuilder(renderer, source.tokenizer, policy=policy, end_tokens=source.ends or None),
+        builder=PromptBuilder(
+            renderer, source.tokenizer, policy=policy, stability=stability, end_tokens=source.ends or None
+        ),
         tokenizer=source.tokenizer,
         window=settings.window or info.window or (profile.window if profile else None) or DEFAULT_WINDOW,
         profile=profile,

@@ -36,6 +36,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     profiles: str | None = None
     window: int | None = None
     history_thinking: Literal["keep", "model", "drop"] | None = None
+    tool_order: Literal["sent", "canonical"] = "sent"
+    hoist_system: bool = True
     seal_key: str | None = None
     seal_key_file: str | None = None
     store: str | None = None
