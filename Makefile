@@ -7,11 +7,12 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwire
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-clients test-engines lint bench clean
+.PHONY: help serve test coverage test-clients test-engines lint bench clean
 
 help:
 	@echo "make serve         run the gateway on the embedded model (http://127.0.0.1:8000)"
 	@echo "make test          run the tests"
+	@echo "make coverage      the same, and which lines they reach"
 	@echo "make test-clients  run the real, pinned clients against the gateway"
 	@echo "make test-engines  run the real engines behind the gateway"
 	@echo "make lint          ruff, mypy --strict, import contracts"
@@ -33,11 +34,14 @@ serve: $(VENV)/.serve
 	$(BIN)/turnwire serve $(ARGS)
 
 test: $(VENV)/.dev
-	$(BIN)/pytest -n 2 --dist loadfile -m "not clients and not engines" --cov --cov-report=term:skip-covered $(ARGS)
+	$(BIN)/pytest -n auto --dist worksteal -m "not clients and not engines" $(ARGS)
+
+coverage: $(VENV)/.dev
+	$(BIN)/pytest -n auto -m "not clients and not engines" --cov --cov-report=term:skip-covered $(ARGS)
 
 test-clients: $(VENV)/.dev
 	$(BIN)/python tools/clients.py install
-	$(BIN)/pytest -m clients tests/clients $(ARGS)
+	$(BIN)/pytest -n 2 -m clients tests/clients $(ARGS)
 
 test-engines: $(VENV)/.dev
 	$(BIN)/python tools/engines.py install
