@@ -91,6 +91,18 @@ async def test_clear_thinking_leaves_the_last_turns_only(serve: Serve, tmp_path:
     assert "New thought." in text
 
 
+@pytest.mark.parametrize(("effort", "said"), [("low", "True True"), ("max", "True None"), ("minimal", "True True")])
+async def test_a_profile_says_what_effort_means_to_its_template(
+    serve: Serve, tmp_path: Path, effort: str, said: str
+) -> None:
+    source = "{% for m in messages %}{{ m.content }}{% endfor %}{{ enable_thinking }} {{ low_effort | default(none) }}"
+    (tmp_path / "own.jinja").write_text(source)
+    model = {"model": "nvidia/nemotron-3-super", "template": str(tmp_path / "own.jinja"), "dialect": "auto"}
+    client = await serve({"text": "Hi."}, record=str(tmp_path / "r"), **model)
+    text = await prompt(client, tmp_path / "r", model=model["model"], output_config={"effort": effort})
+    assert text.endswith(said)
+
+
 async def test_responses_reasoning_switches_thinking(serve: Serve, tmp_path: Path) -> None:
     client = await serve({"text": "Hi."}, record=str(tmp_path / "r"))
     prompts = {}

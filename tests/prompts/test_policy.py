@@ -108,8 +108,17 @@ def test_only_allowed_arguments_pass(traits: dict[str, TemplateTraits]) -> None:
     assert [note.code for note in plan.notes] == ["template.argument_refused"] * 2
 
 
-def test_a_models_defaults_come_first(traits: dict[str, TemplateTraits]) -> None:
-    policy = ReplayPolicy(defaults={"enable_thinking": False, "low_effort": True})
-    assert policy.plan(talk(), traits["nemotron3"]).args == {"enable_thinking": False, "low_effort": True}
-    on = policy.plan(talk(Thinking(mode="on")), traits["nemotron3"])
-    assert on.args["enable_thinking"] is True
+def test_what_is_known_of_the_model_counts_for_more_than_probing(traits: dict[str, TemplateTraits]) -> None:
+    def known(wish: Thinking) -> dict[str, Any]:
+        return {"enable_thinking": wish.effort != "none", "low_effort": True} if wish.effort else {}
+
+    policy = ReplayPolicy(known=known)
+    assert policy.plan(talk(Thinking(history="model")), traits["nemotron3"]).args == {}
+    low = policy.plan(talk(Thinking(effort="low", history="model")), traits["nemotron3"])
+    assert (low.args, low.notes) == ({"enable_thinking": True, "low_effort": True}, ())
+    none = policy.plan(talk(Thinking(effort="none", history="model")), traits["nemotron3"])
+    assert not none.thinking
+    asked = policy.plan(talk(Thinking(effort="low", history="model"), enable_thinking=False), traits["nemotron3"])
+    assert asked.args["enable_thinking"] is False
+    mute = ReplayPolicy(known=lambda wish: {}).plan(talk(Thinking(effort="low")), traits["nemotron3"])
+    assert [note.code for note in mute.notes] == ["thinking.effort_ignored"]

@@ -74,7 +74,8 @@ def _assembled(settings: Settings, engine: Engine, info: EngineInfo, source: Pro
     dialect, why = _dialect(settings, model_id, profile, source)
     renderer = _renderer(source, dialect, settings.template_steps)
     log.info("model %s: dialect %s (%s), prompts from %s", model_id, dialect.name, why, source.origin)
-    policy = ReplayPolicy(history=settings.history_thinking or "auto")
+    known = profile.template_args if profile else None
+    policy = ReplayPolicy(history=settings.history_thinking or "auto", known=known)
     stability = StabilityOptions(canonical_tools=settings.tool_order == "canonical", hoist_system=settings.hoist_system)
     return ModelRuntime(
         model_id,

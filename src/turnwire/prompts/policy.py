@@ -6,7 +6,7 @@ request, then the operator, says otherwise; what a request may say to a template
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -35,24 +35,32 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 class ReplayPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """The operator's wishes. `auto` keeps earlier thoughts when thinking is on and the template has a way to keep them,
-    and follows the template's own rule otherwise."""
+    and follows the template's own rule otherwise. `known` says what a wish for thinking means to this very model's
+    template, where somebody knows that; it counts for more than what probing found, and less than the request."""
 
     history: Literal["auto", "keep", "model", "drop"] = "auto"
     allowed: frozenset[str] = ALLOWED_ARGUMENTS
-    defaults: dict[str, Any] = {}
+    known: Callable[[Thinking], dict[str, Any]] | None = None
 
     def plan(self, conversation: Conversation, traits: TemplateTraits) -> Plan:
         """Decide for `conversation`, whose messages are already in their stable form."""
         notes: list[Note] = []
         wish = conversation.thinking
         given = self._given(conversation, notes)
-        args = {**self.defaults, **_switch(wish, traits, notes), **given}
+        args = {**self._switch(wish, traits, notes), **given}
         thinking = _is_on(args, wish, traits)
         history = self._history(wish, traits, thinking)
         if history == "keep":
             args = {**traits.history_switch, **args}
         exact, bare = _selected(conversation.messages, traits, history, thinking, wish.keep_turns)
         return Plan(args=args, thinking=thinking, history=history, exact=exact, bare=bare, notes=tuple(notes))
+
+    def _switch(self, wish: Thinking, traits: TemplateTraits, notes: list[Note]) -> dict[str, Any]:
+        if self.known is None:
+            return _probed(wish, traits, notes, effort=wish.effort)
+        by_effort = wish.effort is not None and bool(self.known(Thinking(effort=wish.effort)))
+        probed = _probed(wish, traits, notes, effort=None if by_effort else wish.effort)
+        return {**probed, **self.known(wish)}
 
     def _given(self, conversation: Conversation, notes: list[Note]) -> dict[str, Any]:
         given: dict[str, Any] = {}
@@ -83,7 +91,7 @@ def loop_start(messages: Sequence[Message]) -> int:
     return 0
 
 
-def _switch(wish: Thinking, traits: TemplateTraits, notes: list[Note]) -> dict[str, Any]:
+def _probed(wish: Thinking, traits: TemplateTraits, notes: list[Note], *, effort: str | None) -> dict[str, Any]:
     args: dict[str, Any] = {}
     if wish.mode == "off":
         if traits.thinking_off is None:
@@ -98,11 +106,11 @@ def _switch(wish: Thinking, traits: TemplateTraits, notes: list[Note]) -> dict[s
             args["thinking_mode"] = "adaptive"
         if "thinking_budget" in args and wish.budget is not None:
             args["thinking_budget"] = wish.budget
-    if wish.effort is not None and traits.effort_argument is not None:
-        value = _nearest(wish.effort, traits.effort_values)
+    if effort is not None and traits.effort_argument is not None:
+        value = _nearest(effort, traits.effort_values)
         if value is not None:
             args[traits.effort_argument] = value
-    elif wish.effort is not None:
+    elif effort is not None:
         notes.append(noted("thinking.effort_ignored"))
     return args
 
