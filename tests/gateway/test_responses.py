@@ -336,6 +336,8 @@ async def test_compaction_by_trigger_and_by_route(serve: Serve) -> None:
     items = [event["item"] for event in events if event["type"] == "response.output_item.done"]
     assert [item["type"] for item in items] == ["compaction"]
     assert read_summary(items[0]["encrypted_content"]) == "We counted the lines."
+    status, whole = await client.post("/v1/responses", asked | {"stream": False}, **CODEX)
+    assert (status, [item["type"] for item in whole["output"]]) == (200, ["compaction"])
     status, compacted = await client.post("/v1/responses/compact", {"model": "test-model", "input": request()["input"]})
     assert (status, compacted["object"]) == (200, "response.compaction")
     assert [item["type"] for item in compacted["output"]] == ["message", "compaction"]

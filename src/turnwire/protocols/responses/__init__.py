@@ -58,13 +58,17 @@ __all__ = [
 
 def stream_encoder(facts: TurnFacts, echo: object, *, now: Callable[[], float] | None = None) -> Encoder:
     """The encoder of a streaming answer."""
-    assert isinstance(echo, Echo)
-    return (CompactionStreamEncoder if echo.compaction else StreamEncoder)(facts, echo, now=now)
+    return _stream(facts, echo, now)
 
 
 def document_encoder(facts: TurnFacts, echo: object, *, now: Callable[[], float] | None = None) -> Encoder:
     """The encoder of an answer in one piece."""
-    return DocumentEncoder(facts, echo, now=now)
+    return DocumentEncoder(_stream(facts, echo, now))
+
+
+def _stream(facts: TurnFacts, echo: object, now: Callable[[], float] | None) -> StreamEncoder:
+    assert isinstance(echo, Echo)
+    return (CompactionStreamEncoder if echo.compaction else StreamEncoder)(facts, echo, now=now)
 
 
 def early_refusal(failure: TurnFailure, headers: Mapping[str, str]) -> ErrorReply:

@@ -225,12 +225,12 @@ class StreamEncoder:
 
 
 class DocumentEncoder:
-    """Encodes one turn as a single response object: the one with which the stream of the same turn would end."""
+    """Encodes one turn as a single response object: the one with which the given stream of the turn would end."""
 
     media_type = "application/json"
 
-    def __init__(self, facts: TurnFacts, echo: object, *, now: Callable[[], float] | None = None) -> None:
-        self._stream = StreamEncoder(facts, echo, now=now)
+    def __init__(self, stream: StreamEncoder) -> None:
+        self._stream = stream
 
     @property
     def document(self) -> bytes:
