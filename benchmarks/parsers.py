@@ -45,8 +45,8 @@ def output_of(family: str, size: int) -> str:
         return f'I write it.\n<tool_call>\n{{"name": "write", "arguments": {arguments}}}\n</tool_call>'
     if family == "harmony":
         return (
-            "<|channel|>analysis<|message|>I write it.<|end|><|start|>assistant<|channel|>commentary to=functions.write "
-            f"<|constrain|>json<|message|>{arguments}<|call|>"
+            "<|channel|>analysis<|message|>I write it.<|end|><|start|>assistant<|channel|>commentary to=functions."
+            f"write <|constrain|>json<|message|>{arguments}<|call|>"
         )
     if family == "deepseek_v3_2":
         tag = "｜DSML｜"

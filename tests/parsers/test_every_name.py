@@ -29,12 +29,12 @@ PAIRS = """
 """
 CELLS = [cell.partition(":") for line in PAIRS.splitlines() for cell in line.split("|") if cell.strip()]
 # Names that only mean reasoning, or a variant of it.
-ALONE = "kimi holo2 basic minimax_m2_append_think minimax-append-think minimax_append_think qwen3_thinking".split()
+ALONE = "kimi holo2 basic minimax_m2_append_think minimax-append-think minimax_append_think qwen3_thinking"
 # Families that only llama.cpp reads.
-OTHERS = (
-    "functionary_v3_1 functionary_v3_2 firefunction_v2 apriel_1_5 apriel_1_6 solar reka_edge bielik smollm3 "
-    "rwkv exaone minimax_m1 command_r_plus"
-).split()
+OTHERS = """
+    functionary_v3_1 functionary_v3_2 firefunction_v2 apriel_1_5 apriel_1_6 solar reka_edge bielik smollm3 rwkv exaone
+    minimax_m1 command_r_plus
+"""
 
 
 @pytest.mark.parametrize(("tool", "reasoning"), [(tool.strip(), names.split()) for tool, _, names in CELLS])
@@ -48,6 +48,6 @@ def test_every_pair_of_a_registry_resolves(tool, reasoning):
         Parser(both).finish()
 
 
-@pytest.mark.parametrize("name", ALONE + OTHERS)
+@pytest.mark.parametrize("name", [*ALONE.split(), *OTHERS.split()])
 def test_other_names_resolve(name):
     resolve(name)

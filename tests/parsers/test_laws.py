@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,9 +14,11 @@ from running import cut, events_of, merge
 from samples import SAMPLES, TOOLS, markers
 
 from turnwire.parsers import NOTES, Dialect, Start, dialects, resolve
-from turnwire.parsers.codecs import json_text
+from turnwire.parsers.codecs.braced_text import BracedText
+from turnwire.parsers.codecs.json_text import JsonText
+from turnwire.parsers.codecs.python_text import PythonText
 from turnwire.parsers.scanner import Scanner
-from turnwire.turns import BlockDelta, Note
+from turnwire.turns import BlockDelta, Note, Tool
 
 # A long run: TURNWIRE_EXAMPLES=20000 pytest tests/parsers/test_laws.py -k laws
 EXAMPLES = int(os.environ.get("TURNWIRE_EXAMPLES", "60"))
@@ -30,12 +33,14 @@ FRAGMENTS = (
 )  # fmt: skip
 
 
-def same_in_any_cut(dialect: Dialect, text: str, start: Start, seed: int, reason: str = "stop") -> None:
-    whole = merge(events_of(dialect, [text], TOOLS, start, reason), text)
+def same_in_any_cut(
+    dialect: Dialect, text: str, start: Start, seed: int, reason: str = "stop", tools: Sequence[Tool] = TOOLS
+) -> None:
+    whole = merge(events_of(dialect, [text], tools, start, reason), text)
     dice = random.Random(seed)
     sizes = [1, dice.randint(2, 4), dice.randint(5, 12)]
     for pieces in [cut(text, size) for size in sizes] + [_cut_at_random(text, dice)]:
-        events = events_of(dialect, pieces, TOOLS, start, reason)
+        events = events_of(dialect, pieces, tools, start, reason)
         turn = merge(events, text)
         assert turn == whole, pieces
         for event in events:
@@ -135,7 +140,7 @@ class Work:
 
     def __init__(self, monkeypatch):
         self.count = 0
-        find, at, feed = Scanner.find, Scanner.at, json_text.JsonText.feed
+        find, at = Scanner.find, Scanner.at
 
         def counted_find(scanner, text, pos, closing=False):
             start, stop = find(scanner, text, pos, closing)
@@ -146,14 +151,18 @@ class Work:
             self.count += 1
             return at(scanner, text, pos, closing)
 
-        def counted_feed(reader, text, pos):
-            stop = feed(reader, text, pos)
-            self.count += stop - pos + 1
-            return stop
+        def counted(feed):
+            def counted_feed(reader, text, pos, *rest):
+                stop = feed(reader, text, pos, *rest)
+                self.count += stop - pos + 1
+                return stop
+
+            return counted_feed
 
         monkeypatch.setattr(Scanner, "find", counted_find)
         monkeypatch.setattr(Scanner, "at", counted_at)
-        monkeypatch.setattr(json_text.JsonText, "feed", counted_feed)
+        for reader in (JsonText, PythonText, BracedText):
+            monkeypatch.setattr(reader, "feed", counted(reader.feed))
 
 
 @pytest.mark.parametrize("dialect", EVERY)
