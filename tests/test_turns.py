@@ -43,7 +43,9 @@ def conversation() -> Conversation:
             Message(
                 role="user",
                 blocks=(
-                    ToolResultBlock(call_id="c1", content=(TextBlock(text="a.py"), ImageBlock(data="aGk=")), is_error=True),
+                    ToolResultBlock(
+                        call_id="c1", content=(TextBlock(text="a.py"), ImageBlock(data="aGk=")), is_error=True
+                    ),
                     OpaqueBlock(wire_type="hologram", payload='{"type":"hologram"}'),
                 ),
             ),

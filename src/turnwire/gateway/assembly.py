@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from turnwire.engines.downloads import Progress
-from turnwire.engines.embedded import EmbeddedEngine
+from turnwire.engines.embedded import EmbeddedEngine, EmbeddedSettings
 from turnwire.engines.interface import Engine, EngineError, EngineInfo
 from turnwire.engines.script import ScriptError
 from turnwire.engines.spec import EngineSpec, SpecError, create_engine, parse_spec
@@ -136,7 +136,8 @@ async def _before_prompts(specs: list[EngineSpec], settings: Settings, progress:
 
 async def _embedded(specs: list[EngineSpec], settings: Settings, progress: Progress | None) -> Started:
     """The model in this process: everything comes from its file."""
-    engine = EmbeddedEngine(specs[0].target or settings.model, progress=progress)
+    shape = EmbeddedSettings(window=settings.window)
+    engine = EmbeddedEngine(specs[0].target or settings.model, settings=shape, progress=progress)
     info = await engine.start()
     path = str(engine.model_path)
     source = find_source(path, tokenizer=settings.tokenizer, template=settings.template, builtin=True)
