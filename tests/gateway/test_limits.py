@@ -6,13 +6,16 @@ import asyncio
 import base64
 import json
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import uvicorn
 
 from turnwire.gateway.limits import request_limits
+from turnwire.gateway.limits_http import HttpBounds, bounded_http, bounded_socket
 from turnwire.gateway.settings import Settings
 from turnwire.protocols.wire import TurnFailure
 from turnwire.turns import Conversation, ImageBlock, Message
@@ -169,6 +172,40 @@ async def test_heads_are_bounded_in_size_number_and_time(serve: Serve) -> None:
     ).startswith(b"HTTP/1.1 408")
     # Who says nothing is told nothing.
     assert await raw(client) == b""
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+async def test_a_closed_connection_is_gone_whether_its_peer_reads_or_not(kind: str) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"x" * 9_000_000, "more_body": True})
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.accept"})
+            await send({"type": "websocket.send", "bytes": b"x" * 9_000_000})
+
+    bounds = HttpBounds(head_bytes=4096, headers=50, request_s=30, linger_s=0.2)
+    config = uvicorn.Config(
+        app, http=bounded_http(bounds), ws=bounded_socket(bounds), lifespan="off", access_log=False, log_config=None
+    )
+    server = uvicorn.Server(config)
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    while not server.started:
+        await asyncio.sleep(0.005)
+    upgrade = b"upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\n"
+    upgrade += b"sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+    with socket.create_connection(listener.getsockname()) as peer:
+        peer.sendall(b"GET / HTTP/1.1\r\nhost: localhost\r\n" + (upgrade if kind == "websocket" else b"") + b"\r\n")
+        async with asyncio.timeout(20):
+            while not server.server_state.connections:
+                await asyncio.sleep(0.01)
+            while server.server_state.connections:
+                await asyncio.sleep(0.01)
+    server.should_exit = True
+    await task
 
 
 @pytest.mark.parametrize(

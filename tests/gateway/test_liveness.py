@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from turnwire.engines.interface import Engine, GenerateRequest, Step
+from turnwire.engines.interface import Completion, Engine, GenerateRequest, Step
 from turnwire.gateway.workers import WorkerPool
 
 from .conftest import Client, Serve
@@ -58,8 +58,8 @@ class Counted:
         steps = self._engine.generate(request)
         try:
             async for step in steps:
+                over = type(step) is Completion
                 yield step
-            over = True
         finally:
             self.left += not over
             self.open -= 1
@@ -243,6 +243,29 @@ async def test_a_reader_that_stalls_is_cut_and_holds_no_more_than_the_socket_doe
         await until(lambda: len(client.gateway.heartbeat) == 0)
     page = client.gateway.metrics.page().decode()
     assert 'finish="stalled"' in page
+
+
+async def test_a_websocket_that_is_not_read_is_cut_too(serve: Serve) -> None:
+    client = await serve({"text": "Hm.\n</think>\n\n" + "word " * 40_000, "cut": 40, "burst": 1}, stall_timeout=0.3)
+    engine = counted(client)
+    message = json.dumps({"type": "response.create", **BODIES["responses"]}).encode()
+    assert len(message) < 126
+    with socket.socket() as reader:
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        host, port = client.base.removeprefix("http://").split(":")
+        reader.connect((host, int(port)))
+        reader.sendall(
+            b"GET /v1/responses HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
+            b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+        )
+        assert b" 101 " in await asyncio.to_thread(reader.recv, 4096)
+        # A text frame under a mask of zeros.
+        reader.sendall(bytes([0x81, 0x80 | len(message), 0, 0, 0, 0]) + message)
+        await until(lambda: engine.open == 1)
+        await until(lambda: engine.open == 0)
+        assert (engine.begun, engine.left) == (1, 1)
+        await until(lambda: len(client.gateway.heartbeat) == 0)
+    assert 'finish="stalled"' in client.gateway.metrics.page().decode()
 
 
 @APIS

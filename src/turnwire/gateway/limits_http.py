@@ -13,9 +13,10 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
-__all__ = ["HttpBounds", "bounded_http"]
+__all__ = ["HttpBounds", "bounded_http", "bounded_socket"]
 
 
 class HttpBounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,6 +143,22 @@ class _BoundedHttp(HttpToolsProtocol):
         # Closing waits for the peer to read; one that never does would keep its connection for ever.
         if self.transport.is_closing():
             self.transport.abort()
+
+
+class _BoundedSocket(WebSocketsSansIOProtocol):
+    bounds: ClassVar[HttpBounds]
+
+    async def run_asgi(self) -> None:
+        try:
+            await super().run_asgi()
+        finally:
+            if self.transport.get_write_buffer_size():
+                self.loop.call_later(self.bounds.linger_s, self.transport.abort)
+
+
+def bounded_socket(bounds: HttpBounds) -> type[WebSocketsSansIOProtocol]:
+    """The same for WebSockets."""
+    return type("BoundedSocket", (_BoundedSocket,), {"bounds": bounds})
 
 
 def bounded_http(bounds: HttpBounds) -> type[HttpToolsProtocol]:

@@ -21,7 +21,7 @@ from turnwire.engines.downloads import Progress
 
 from .app import Gateway, create_app
 from .assembly import assemble
-from .limits_http import HttpBounds, bounded_http
+from .limits_http import HttpBounds, bounded_http, bounded_socket
 from .settings import Settings
 
 __all__ = ["GatewayServer", "run", "server_config"]
@@ -67,7 +67,7 @@ def server_config(gateway: Gateway) -> uvicorn.Config:
     return uvicorn.Config(
         create_app(gateway),
         http=bounded_http(bounds),
-        ws="websockets-sansio",
+        ws=bounded_socket(bounds),
         ws_max_size=settings.max_body,
         access_log=False,
         log_config=None,
