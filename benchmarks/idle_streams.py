@@ -23,9 +23,7 @@ from workload import messages_request
 async def hold(port: int, streams: int, seconds: float, pid: int) -> tuple[float, float, int]:
     """Open `streams` requests, wait, and give back (MiB per thousand streams, CPU seconds per second, bytes read)."""
     body = messages_request("bench")
-    head = (
-        f"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
-    ).encode()
+    head = (f"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n").encode()
     before = rss_mib(pid)
     seen = 0
 

@@ -200,9 +200,7 @@ SAMPLES: dict[str, str] = {
         '<|close|>call<|sep|><|open|>call tool="ls" index="2"<|sep|><|close|>call<|sep|><|close|>tools<|sep|>'
         "<|open|>response<|sep|>Done.<|close|>response<|sep|><|close|>message<|sep|><|end_of_msg|>"
     ),
-    "functionary_v3_2": (
-        'all\nOn it.>>>edit\n{"path": "a", "count": 3}>>>ls\n{}>>>all\nDone.<|eot_id|>'
-    ),
+    "functionary_v3_2": ('all\nOn it.>>>edit\n{"path": "a", "count": 3}>>>ls\n{}>>>all\nDone.<|eot_id|>'),
     "functionary_v3_1": (
         'On it. <function=edit>{"path": "a", "count": 3}</function><function=ls>{}</function> Done.<|eom_id|>'
     ),

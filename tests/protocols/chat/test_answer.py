@@ -31,8 +31,7 @@ FACTS = TurnFacts(turn_id="t1", model="house/model", created=1_790_000_000)
 LOUD = TurnFacts(turn_id="t1", model="house/model", created=1_790_000_000, dispatch=True)
 END: list[Event] = [Usage(100, 40, 70, 30), Finished("tool_calls")]
 _PIECES = st.lists(
-    st.text(max_size=6)
-    | st.sampled_from(["", " ", "\n\n", '"', "\\", "é😀", "\u2028", "\x85", "data: [DONE]"]),
+    st.text(max_size=6) | st.sampled_from(["", " ", "\n\n", '"', "\\", "é😀", "\u2028", "\x85", "data: [DONE]"]),
     max_size=4,
 )
 _BLOCKS = st.lists(st.tuples(st.sampled_from(["text", "reasoning", "tool_call"]), _PIECES), max_size=6)
