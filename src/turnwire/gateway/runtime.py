@@ -25,7 +25,15 @@ from turnwire.prompts.seals import Sealer, TurnSealer
 from turnwire.prompts.store import TurnStore
 from turnwire.prompts.template import TemplateFailure
 from turnwire.protocols.wire import Inbound, TurnFailure
-from turnwire.turns import Conversation, Sampling
+from turnwire.turns import (
+    Block,
+    Conversation,
+    ReasoningBlock,
+    Sampling,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+)
 
 if TYPE_CHECKING:
     from .passage import Passage
@@ -99,7 +107,7 @@ class ModelRuntime:
     def _is_small(self, conversation: Conversation) -> bool:
         if len(conversation.tools) > 4 or len(conversation.messages) > 8:
             return False
-        return sum(len(message.text) for message in conversation.messages) < self.INLINE_CHARS
+        return sum(_size(block) for message in conversation.messages for block in message.blocks) < self.INLINE_CHARS
 
     async def prepare(self, inbound: Inbound, tenant: str) -> tuple[Prompt, Verdict]:
         """The prompt, and whether it keeps the session's prefix."""
@@ -157,3 +165,16 @@ class ModelRuntime:
             if getattr(sampling, field) is None and (value := getattr(self._sampling, field)) is not None
         }
         return msgspec.structs.replace(sampling, **missing) if missing else sampling
+
+
+def _size(block: Block) -> int:
+    """Characters that a block may put into a prompt."""
+    match block:
+        case TextBlock() | ReasoningBlock():
+            return len(block.text)
+        case ToolCallBlock():
+            return len(block.arguments)
+        case ToolResultBlock():
+            return sum(_size(part) for part in block.content)
+        case _:
+            return 0

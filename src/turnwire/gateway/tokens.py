@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -64,7 +66,7 @@ class TokenRoutes:
 
     def _tokenize(self, body: bytes) -> dict[str, object]:
         asked = msgspec.json.decode(body, type=_Tokenize)
-        runtime = self._models.runtime_for(asked.model or "claude-default")
+        runtime = self._models.runtime_for(asked.model or "default")
         ids = runtime.tokenizer.encode(asked.prompt if asked.prompt is not None else asked.text)
         answer: dict[str, object] = {"tokens": ids, "count": len(ids), "max_model_len": runtime.window}
         if asked.return_token_strs:
@@ -73,7 +75,7 @@ class TokenRoutes:
 
     def _detokenize(self, body: bytes) -> dict[str, object]:
         asked = msgspec.json.decode(body, type=_Detokenize)
-        runtime = self._models.runtime_for(asked.model or "claude-default")
+        runtime = self._models.runtime_for(asked.model or "default")
         if any(not 0 <= token < runtime.tokenizer.vocab_size for token in asked.tokens):
             raise TurnFailure("invalid_request", f"tokens: ids go from 0 to {runtime.tokenizer.vocab_size - 1}.")
         return {"prompt": runtime.tokenizer.decode(asked.tokens)}
@@ -82,9 +84,10 @@ class TokenRoutes:
         body = await read_body(request.receive, self._models.max_body)
         return expand(body, request.headers.get("content-encoding", ""), self._models.max_body)
 
-    async def _answer(self, request: Request, work) -> Response:  # type: ignore[no-untyped-def]
+    async def _answer(self, request: Request, work: Callable[[bytes], dict[str, object]]) -> Response:
         try:
-            answer = work(await self._body(request))
+            body = await self._body(request)
+            answer = work(body) if len(body) < ModelRuntime.INLINE_CHARS else await asyncio.to_thread(work, body)
         except (msgspec.DecodeError, UnicodeError, RecursionError, TurnFailure) as error:
             failure = error if isinstance(error, TurnFailure) else TurnFailure("invalid_request", str(error))
             refused = anthropic.error_reply(failure)

@@ -1,0 +1,79 @@
+"""Counting and tokenizing over the wire: the very numbers that turns and engines see."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from turnwire.gateway.runtime import ModelRuntime
+from turnwire.turns import Conversation, Message, TextBlock, ToolResultBlock
+
+from .conftest import Serve
+
+CALL = "Look.\n</think>\n\n<tool_call>\n<function=ls>\n<parameter=path>\nsrc \n</parameter>\n</function>\n</tool_call>"
+TOOLS = [{"name": "ls", "input_schema": {"type": "object", "properties": {"path": {"type": "string"}}}}]
+
+
+def request(*messages: dict[str, Any], **over: Any) -> dict[str, Any]:
+    first = {"role": "user", "content": "What is here?"}
+    body = {"model": "test-model", "max_tokens": 500, "messages": [first, *messages], "tools": TOOLS}
+    return body | {"thinking": {"type": "adaptive"}} | over
+
+
+def total(usage: dict[str, int]) -> int:
+    return usage["input_tokens"] + usage["cache_read_input_tokens"] + usage["cache_creation_input_tokens"]
+
+
+async def test_a_count_is_what_the_turn_says_it_read(serve: Serve) -> None:
+    client = await serve({"text": CALL}, {"text": "Done.\n</think>\n\nTwo files."})
+    body = request()
+    _, counted = await client.post("/v1/messages/count_tokens", body)
+    _, message = await client.post("/v1/messages", body)
+    assert counted == {"input_tokens": total(message["usage"])}
+    call = next(block for block in message["content"] if block["type"] == "tool_use")
+    call["input"] = {"path": "src"}  # rewritten by the client; the turn is counted as the model wrote it
+    result = {"type": "tool_result", "tool_use_id": call["id"], "content": "a b"}
+    said = {"role": "assistant", "content": message["content"]}
+    body = request(said, {"role": "user", "content": [result]})
+    counts = await asyncio.gather(*(client.post("/v1/messages/count_tokens", body) for _ in range(25)))
+    _, answer = await client.post("/v1/messages", body)
+    assert {count["input_tokens"] for _, count in counts} == {total(answer["usage"])}
+    assert answer["usage"]["cache_read_input_tokens"] > 0
+
+
+@pytest.mark.parametrize("size", [1, 2000])
+async def test_text_goes_to_tokens_and_back(serve: Serve, size: int) -> None:
+    client = await serve({"text": "Hi."})
+    text = "Grüße, <think>\n" * size
+    status, found = await client.post("/v1/tokenize", {"model": "test-model", "prompt": text})
+    tokenizer = client.gateway.runtimes[0].tokenizer
+    assert (status, found["tokens"]) == (200, tokenizer.encode(text))
+    assert found["count"] == len(found["tokens"])
+    status, back = await client.post("/v1/detokenize", {"tokens": found["tokens"]})
+    assert (status, back) == (200, {"prompt": text})
+
+
+async def test_token_strings_and_refusals(serve: Serve) -> None:
+    client = await serve({"text": "Hi."})
+    _, found = await client.post("/v1/tokenize", {"text": "two words", "return_token_strs": True})
+    assert "".join(found["token_strs"]) == "two words"
+    for path, body in (
+        ("/v1/tokenize", {"text": 7}),
+        ("/v1/detokenize", {"tokens": [-1]}),
+        ("/v1/detokenize", {"tokens": [10**9]}),
+    ):
+        status, error = await client.post(path, body)
+        assert (status, error["error"]["type"]) == (400, "invalid_request_error")
+    status, _ = await client.post("/v1/tokenize", {"text": "x", "model": "unheard-of"})
+    assert status == 404
+
+
+async def test_what_is_large_is_built_beside_the_event_loop(serve: Serve) -> None:
+    runtime = (await serve({"text": "Hi."})).gateway.runtimes[0]
+    long = TextBlock(text="x" * ModelRuntime.INLINE_CHARS)
+    for block in (long, ToolResultBlock(call_id="c", content=(long,))):
+        asked = Conversation(model="m", messages=(Message(role="user", blocks=(block,)),))
+        assert not runtime._is_small(asked)
+    assert runtime._is_small(Conversation(model="m", messages=(Message(role="user", blocks=(TextBlock(text="x"),)),)))
