@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from turnwire.engines.scripted import ScriptedEngine
 
 from .conftest import Client, Serve
 from .test_messages import MIXED, records
@@ -36,7 +40,10 @@ async def chunks(client: Client, body: dict[str, Any], **headers: str) -> list[t
     """Every event of a stream: its name (empty for ordinary chunks) and its data."""
     async with client.session.post(client.base + "/v1/chat/completions", json=body, headers=headers) as answer:
         assert answer.status == 200, await answer.text()
-        text = (await answer.read()).decode()
+        return _frames((await answer.read()).decode())
+
+
+def _frames(text: str) -> list[tuple[str, Any]]:
     found = []
     for frame in text.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in frame.splitlines() if not line.startswith(":"))
@@ -168,6 +175,36 @@ async def test_order_survives_although_the_api_has_no_place_for_it(serve: Serve,
     assert status == 200
     first, second = records(folder)
     assert second["prompt_text"].startswith(first["prompt_text"] + first["output_text"])
+
+
+async def test_a_turn_is_remembered_before_its_client_hears_the_end(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = ScriptedEngine.generate
+
+    async def engine_that_is_slow_to_leave(self: ScriptedEngine, request: Any) -> AsyncIterator[Any]:
+        try:
+            async for step in play(self, request):
+                yield step
+        finally:
+            await asyncio.sleep(0.3)
+
+    monkeypatch.setattr(ScriptedEngine, "generate", engine_that_is_slow_to_leave)
+    client = await serve({"text": MIXED, "cut": 3}, {"text": "Done.\n</think>\n\nSeven."})
+    said = b""
+    async with client.session.post(client.base + "/v1/chat/completions", json=request()) as answer:
+        while b"[DONE]" not in said:
+            said += await answer.content.readany()
+    calls = [
+        {"id": call["id"], "type": "function", "function": {"name": "Bash", "arguments": call["arguments"]}}
+        for call in assembled(_frames(said.decode()))["tool_calls"]
+    ]
+    results = [{"role": "tool", "tool_call_id": call["id"], "content": "ok"} for call in calls]
+    message = {"role": "assistant", "tool_calls": calls, "content": "Both are running."}
+    body = request(stream=False, messages=[*request()["messages"], message, *results])
+    async with client.session.post(client.base + "/v1/chat/completions", json=body) as answer:
+        assert answer.status == 200
+        assert answer.headers["x-turnwire-prefix"].startswith("held")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ __all__ = ["Endpoint", "EndpointError"]
 
 _CONNECT_SECONDS = 10.0
 _SILENT_SECONDS = 600.0
+_DRAIN_SECONDS = 0.5
 _TRIES = 3
 _AGAIN = frozenset({429, 503, 529})
 _LONGEST_WAIT = 10.0
@@ -80,10 +81,12 @@ class Endpoint:
     ) -> AsyncGenerator[tuple[str, Any], None]:
         """A chat completion's events as they arrive: name (mostly empty) and payload."""
         answer = await self._ask("POST", "/chat/completions", {**body, "stream": True}, headers)
+        over = False
         try:
             if answer.content_type == "application/json":
                 # A server that cannot stream: its whole answer is one event.
                 yield "", _object(await answer.read(), self.base_url)
+                over = True
                 return
             reader = FrameReader()
             while not reader.done:
@@ -92,12 +95,16 @@ class Endpoint:
                     yield event
                 if not data:
                     break
+            over = True
         except (aiohttp.ClientError, ConnectionError, TimeoutError) as error:
             raise EndpointError(f"{self.base_url} went away in mid-answer ({_words(error)})") from error
         except FrameError as error:
             raise EndpointError(f"{self.base_url}: {error}") from None
         finally:
-            answer.close()
+            if over and await _drained(answer):
+                answer.release()
+            else:
+                answer.close()
 
     # ------------------------------------------------------------------------------------------------------ requests
 
@@ -143,6 +150,17 @@ class Endpoint:
                 connector=aiohttp.TCPConnector(keepalive_timeout=2.0),
             )
         return self._session
+
+
+async def _drained(answer: aiohttp.ClientResponse) -> bool:
+    """Whether the server ended its answer; a connection that is closed before looks like a reader who left."""
+    try:
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            while await answer.content.readany():
+                pass
+    except (aiohttp.ClientError, ConnectionError, TimeoutError):
+        return False
+    return True
 
 
 async def _refusal(answer: aiohttp.ClientResponse) -> str:

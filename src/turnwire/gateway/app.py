@@ -185,8 +185,6 @@ class Gateway:
             self._counted.add(passage.outcome.failure)
         if passage.continuity.lost:
             log.warning("turn %s: %s", passage.turn_id, sentence(passage.continuity))
-        if passage.outcome.finish is not None:
-            passage.runtime.remember(passage)
         self.journal.add(summary)
         log.info("%s", summary.line, extra={"turnwire": msgspec.structs.asdict(summary)})
         if self.recorder is not None:

@@ -166,8 +166,8 @@ class Turn:
             await self.fail(TurnFailure("internal", "The gateway failed in the middle of this turn."), sink)
         finally:
             timer.cancel()
-            await steps.aclose()
             self.outcome.text = "".join(self._texts)
+            await steps.aclose()
         return self.outcome
 
     async def _drive(self, steps: AsyncGenerator[Step, None], sink: Sink, first: TokenBatch | None) -> None:
@@ -264,8 +264,11 @@ class Turn:
         self.outcome.usage, self.outcome.finish = self.usage, finished
         dressed += (self.usage, finished)
         data = self.encoder.feed(dressed)
+        # Before the client can know that the turn is over, and ask for the next one.
+        self.outcome.text = "".join(self._texts)
+        self.passage.outcome = self.outcome
+        self.runtime.remember(self.passage)
         if self._settle is not None:
-            # Before the client can know that the turn is over, and ask for the next one.
             await self._settle(self.passage)
         await self._open(sink)
         if data:
