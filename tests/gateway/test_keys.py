@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from turnwire.gateway import keys
-from turnwire.gateway.keys import ANONYMOUS, Key, Keyring, KeysError, hash_key, new_key, presented
+from turnwire.gateway.keys import ANONYMOUS, Key, Keyring, KeysError, hash_key, new_key, presented, ranked
+from turnwire.protocols.context import PRIORITY_BOUND
+from turnwire.turns import Conversation, TurnContext
 
 
 def test_without_keys_everybody_is_anonymous() -> None:
@@ -73,3 +75,14 @@ def test_unusable_files_are_explained(tmp_path: Path, content: str | None, messa
         path.write_text(content)
     with pytest.raises(KeysError, match=message):
         Keyring.load(str(path))
+
+
+def test_a_keys_priority_stands_above_its_requests_own() -> None:
+    def asked(wish: int, rank: int) -> int:
+        conversation = Conversation(model="m", messages=(), context=TurnContext(priority=wish))
+        return ranked(conversation, Key(name="k", hash="", priority=rank)).context.priority
+
+    assert asked(PRIORITY_BOUND, 0) == PRIORITY_BOUND
+    assert asked(-PRIORITY_BOUND, 1) > asked(PRIORITY_BOUND - 1, 0)
+    assert asked(PRIORITY_BOUND - 1, -1) < asked(-PRIORITY_BOUND + 1, 0)
+    assert asked(5, 1) > asked(4, 1)

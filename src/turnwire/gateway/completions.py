@@ -20,7 +20,8 @@ from turnwire.protocols.wire import Inbound, TurnFacts, TurnFailure
 from turnwire.turns import Conversation, Message, TextBlock
 
 from .choices import run_side_by_side
-from .exchange import ASGISink, TurnEndpoint, headers_of, mint, response_headers, tenant_of
+from .exchange import ASGISink, TurnEndpoint, headers_of, key_of, mint, response_headers, tenant_of
+from .keys import Key, ranked
 from .passage import Passage
 from .runtime import ModelRuntime
 from .turn import Turn
@@ -63,7 +64,7 @@ class CompletionsEndpoint(TurnEndpoint):
                 started=time.monotonic(),
                 headers=headers,
                 body=body,
-                inbound=_inbound(asked, text),
+                inbound=_inbound(asked, text, key_of(scope)),
                 runtime=runtime,
                 prompt=Prompt(ids=ids, tail=""),
                 continuity=Verdict(state="first"),
@@ -92,11 +93,11 @@ def _prompt(prompt: str | tuple[int, ...], runtime: ModelRuntime) -> tuple[str, 
     return runtime.tokenizer.decode(prompt), list(prompt)
 
 
-def _inbound(asked: completions.Asked, text: str) -> Inbound:
+def _inbound(asked: completions.Asked, text: str, key: Key) -> Inbound:
     conversation = Conversation(
         model=asked.model,
         messages=(Message(role="user", blocks=(TextBlock(text=text),)),),
         sampling=asked.sampling,
         context=asked.context,
     )
-    return Inbound(conversation=conversation, stream=asked.stream, notes=asked.notes)
+    return Inbound(conversation=ranked(conversation, key), stream=asked.stream, notes=asked.notes)

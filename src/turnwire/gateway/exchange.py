@@ -24,7 +24,7 @@ from turnwire.protocols.wire import Encoder, ErrorKind, ErrorReply, Inbound, Tur
 
 from .bodies import expand
 from .heartbeat import Heartbeat
-from .keys import ANONYMOUS
+from .keys import ANONYMOUS, Key, ranked
 from .limits import RequestLimits
 from .passage import Passage, TurnOutcome
 from .runtime import ModelRuntime
@@ -37,6 +37,7 @@ __all__ = [
     "Host",
     "TurnEndpoint",
     "headers_of",
+    "key_of",
     "mint",
     "read_body",
     "reply",
@@ -197,10 +198,15 @@ class Host(Protocol):
         ...
 
 
-def tenant_of(scope: Scope) -> str:
-    """Whose request it is; the guard has left the key in the scope's state."""
+def key_of(scope: Scope) -> Key:
+    """The key of a request; the guard has left it in the scope's state."""
     use = scope.get("state", {}).get("use")
-    return use.key.owner if use is not None else ANONYMOUS.owner
+    return use.key if use is not None else ANONYMOUS
+
+
+def tenant_of(scope: Scope) -> str:
+    """Whose request it is."""
+    return key_of(scope).owner
 
 
 class TurnEndpoint:
@@ -233,6 +239,7 @@ class TurnEndpoint:
         body = await self.body(headers, receive)
         tenant = tenant_of(scope)
         inbound = await self.decode(body, headers, tenant)
+        inbound.conversation = ranked(inbound.conversation, key_of(scope))
         runtime = self._host.runtime_for(inbound.conversation.model)
         self._host.limits.check(inbound.conversation, len(body), fetches=runtime.fetches)
         prompt, continuity = await runtime.prepare(inbound, tenant)

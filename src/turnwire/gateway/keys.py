@@ -16,7 +16,10 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["ANONYMOUS", "Key", "Keyring", "KeysError", "hash_key", "new_key", "presented"]
+from turnwire.protocols.context import PRIORITY_BOUND
+from turnwire.turns import Conversation
+
+__all__ = ["ANONYMOUS", "Key", "Keyring", "KeysError", "hash_key", "new_key", "presented", "ranked"]
 
 Scope = Literal["inference", "admin"]
 
@@ -26,7 +29,8 @@ class KeysError(ValueError):
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One key. `concurrency` bounds its running turns, `requests_per_minute` how often it may ask; None: unbounded."""
+    """One key. `concurrency` bounds its running turns, `requests_per_minute` how often it may ask; None: unbounded.
+    Turns of a key with a higher `priority` are served earlier."""
 
     name: str
     hash: str
@@ -66,6 +70,16 @@ def presented(headers: Mapping[str, str]) -> str | None:
     if scheme.lower() == "bearer" and credentials.strip():
         return credentials.strip()
     return headers.get("x-api-key") or None
+
+
+def ranked(conversation: Conversation, key: Key) -> Conversation:
+    """The conversation with the key's priority above what the request says of itself: a request orders itself only
+    among those of equal keys."""
+    if not key.priority:
+        return conversation
+    context = conversation.context
+    context = msgspec.structs.replace(context, priority=key.priority * 2 * PRIORITY_BOUND + context.priority)
+    return msgspec.structs.replace(conversation, context=context)
 
 
 class Keyring:

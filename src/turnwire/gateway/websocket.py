@@ -22,7 +22,8 @@ from turnwire.protocols.responses import Echo, RequestBody, Stored, response_id,
 from turnwire.protocols.wire import Encoder, Inbound, TurnFacts, TurnFailure
 from turnwire.turns import Finished, Usage
 
-from .exchange import ClientGone, Host, headers_of, mint, run_watched, tenant_of
+from .exchange import ClientGone, Host, headers_of, key_of, mint, run_watched
+from .keys import ranked
 from .passage import Passage
 from .responses import RESPONSES, post_failure
 from .shelf import LiveResponse, ResponseShelf
@@ -81,7 +82,8 @@ class _Connection:
         self._host = host
         self._shelf = shelf
         self._headers = headers_of(scope)
-        self._tenant = tenant_of(scope)
+        self._key = key_of(scope)
+        self._tenant = self._key.owner
         self._use = scope.get("state", {}).get("use")
         self._receive = receive
         self._send = send
@@ -155,6 +157,7 @@ class _Connection:
         inbound = responses.decode_request(request, self._headers, stored=stored, limits=limits.wire)
         fetches = self._host.runtime_for(inbound.conversation.model).fetches
         limits.check(inbound.conversation, len(data), fetches=fetches)
+        inbound.conversation = ranked(inbound.conversation, self._key)
         inbound.stream = True
         echo = inbound.echo
         assert isinstance(echo, Echo)

@@ -13,7 +13,7 @@ import msgspec
 
 from turnwire.turns import Message, OutputFormat, Tool, TurnContext
 
-__all__ = ["AgentHints", "agent_hints", "dispatch_opt_in", "side_class", "turn_context"]
+__all__ = ["PRIORITY_BOUND", "AgentHints", "agent_hints", "dispatch_opt_in", "side_class", "turn_context"]
 
 SESSION_HEADERS = (
     "x-dynamo-session-id",
