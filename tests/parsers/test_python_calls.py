@@ -136,7 +136,7 @@ RESCUES = [
     ("pythonic", "[nosuch()]", [("call", "nosuch", {})], ["call.unknown_tool"]),
     ("pythonic", "[ls(), edit('a')]", [LS, ("call", "edit", '{"a"}')], ["call.malformed"]),
     ("olmo3", "<function_calls>ls()</function_calls></function_calls>ok",
-     [LS, ("text", "</function_calls>ok")], []),
+     [LS, ("text", "ok")], ["rescue.duplicate_closer"]),
 ]  # fmt: skip
 
 

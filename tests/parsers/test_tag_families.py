@@ -98,6 +98,7 @@ M3 = [
     (invoke("#<path>a#</path>#<path>b#</path>"), [("call", "edit", {"path": "b"})], ["call.duplicate_argument"]),
     (invoke("noise#<path>a#</path>"), [EDIT], ["call.noise"]),
     (invoke("", "nosuch") + invoke("", "ls"), [("call", "nosuch", {}), LS], ["call.unknown_tool"]),
+    (invoke("", "ls") + m3("#</invoke>\n#</tool_call>ok"), [LS, ("text", "ok")], ["rescue.duplicate_closer"] * 2),
     (m3("#<tool_call>#</tool_call>ok"), [("text", "ok")], ["call.unnamed"]),
     ("<mm:think>hm.\n" + invoke("", "ls"), [("reasoning", "hm."), LS], ["rescue.call_in_reasoning"]),
 ]  # fmt: skip

@@ -110,6 +110,11 @@ class Syntax(Protocol):
         """What may open a call in prose."""
         ...
 
+    @property
+    def closers(self) -> tuple[str, ...]:
+        """What ends calls; right behind a call, one more of them is left out."""
+        ...
+
     def codec(self, machine: Machine) -> Codec:
         """A reader for one turn."""
         ...

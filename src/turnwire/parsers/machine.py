@@ -32,6 +32,7 @@ class Mark(Enum):
     CALL = auto()
     WRAPPER = auto()
     BREAK = auto()
+    CLOSER = auto()  # what ends calls, outside of calls
     FENCE = auto()
     END = auto()
 
@@ -45,6 +46,7 @@ TRANSITIONS: Final[dict[Place, dict[Mark, str]]] = {
         Mark.WRAPPER: "_skip_marker",
         Mark.FENCE: "_fence",
         Mark.END: "_try_end",
+        Mark.CLOSER: "_repeated_closer",
     },
     Place.REASONING: {
         Mark.THINK: "_repeated_opener",
@@ -72,6 +74,7 @@ class _Plan:
                 self.signs.setdefault(sign.text, (number, sign))
         reasoning = dialect.reasoning
         table: dict[Mark, tuple[str, ...]] = {
+            Mark.CLOSER: tuple(closer for syntax in dialect.calls for closer in syntax.closers),
             Mark.FENCE: ("```",),
             Mark.END: dialect.ends,
             Mark.BREAK: dialect.breaks,
@@ -297,6 +300,13 @@ class Machine:
             return
         self.sink.note("reasoning.stray_closer", marker)
         self.sink.mark(marker)
+
+    def _repeated_closer(self, marker: str) -> None:
+        if self.sink.kind is None and self.sink.after_call:
+            self.sink.note("rescue.duplicate_closer", marker)
+            self.sink.mark(marker)
+        else:
+            self.sink.say("text", marker)
 
     def _fence(self, marker: str) -> None:
         self._fenced = not self._fenced

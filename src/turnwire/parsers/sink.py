@@ -35,8 +35,8 @@ class Sink:
     of the call or, by `reject`, in the prose it came from. Text moves on from there and is never read twice."""
 
     __slots__ = (
-        "_draw", "_dtext", "call_id", "calls", "index", "kind", "last", "name", "out", "parts", "pending", "space",
-        "trial",
+        "_draw", "_dtext", "after_call", "call_id", "calls", "index", "kind", "last", "name", "out", "parts",
+        "pending", "space", "trial",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -46,6 +46,7 @@ class Sink:
         self.name = ""
         self.call_id = ""
         self.calls = 0
+        self.after_call = False
         self.last = ""
         self.parts: list[str] = []
         self.pending: list[str] = []
@@ -116,6 +117,7 @@ class Sink:
             self.pending.append(lead[:cut])
             self.index += 1
             self.kind = kind
+            self.after_call = False
             self._flush()
             self.out.append(BlockOpened(self.index, kind, "", "", self._take()))
             text = lead[cut:] + body
@@ -216,6 +218,7 @@ class Sink:
         self._flush()
         self.out.append(CallClosed(self.index, self.name, arguments, self.call_id, malformed, self._take()))
         self.kind = None
+        self.after_call = True
         self.parts = []
 
     # ----------------------------------------------------------------------------------------------------- end

@@ -39,6 +39,11 @@ class Braced:
         """The opener, and the word before the name."""
         return Sign(self.open), Sign(self.head, "line", rescue=True)
 
+    @property
+    def closers(self) -> tuple[str, ...]:
+        """What ends calls."""
+        return self.close, *self.wrong_close
+
     def codec(self, machine: Machine) -> Codec:
         """A reader for one turn."""
         return BracedCodec(self, machine)

@@ -51,6 +51,11 @@ class Envelope:
         """Whether a wrapper without a call in it is prose."""
         return self.must_fit or not self.proves
 
+    @property
+    def closers(self) -> tuple[str, ...]:
+        """What ends calls."""
+        return tuple(closer for _, closer in self.wrappers if closer and closer != "```")
+
     def codec(self, machine: Machine) -> Codec:
         """A reader for one turn."""
         return EnvelopeCodec(self, machine)

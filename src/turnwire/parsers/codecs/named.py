@@ -59,6 +59,11 @@ class Named:
         wrapped = tuple(Sign(opener) for opener, _ in self.sections)
         return wrapped + tuple(Sign(opener, rescue=True, any_tool=True) for opener in self.call_open)
 
+    @property
+    def closers(self) -> tuple[str, ...]:
+        """What ends calls."""
+        return tuple(closer for _, closer in self.sections if closer) + self.call_close
+
     def codec(self, machine: Machine) -> Codec:
         """A reader for one turn."""
         return _NamedCodec(self, machine)

@@ -40,6 +40,11 @@ class Nested:
         """The mark: what tag it belongs to is seen behind it."""
         return (Sign(self.mark),)
 
+    @property
+    def closers(self) -> tuple[str, ...]:
+        """What ends calls."""
+        return ()
+
     def codec(self, machine: Machine) -> Codec:
         """A reader for one turn."""
         return NestedCodec(self, machine)
@@ -179,9 +184,18 @@ class NestedCodec:
         tag, waits = self._tag(text, pos, "")
         if waits:
             return pos
-        if tag is None or tag.closes or tag.name not in (table.section, table.call):
+        if tag is None or tag.name not in (table.section, table.call):
             self._refuse()
             return pos
+        if tag.closes:
+            if sink.kind is not None or not sink.after_call:
+                self._refuse()
+                return pos
+            sink.accept()
+            sink.note("rescue.duplicate_closer", tag.name)
+            sink.keep(tag.raw)
+            self._leave()
+            return pos + len(tag.raw)
         if tag.name == table.call:
             if self._open_call(tag):
                 sink.note("rescue.missing_wrapper", self._name)

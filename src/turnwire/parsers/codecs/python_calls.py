@@ -44,6 +44,11 @@ class PythonCalls:
         """Wrapper openers, and the bare bracket."""
         return tuple(Sign(opener) for opener, _ in self.wrappers) + ((Sign("["),) if self.bare else ())
 
+    @property
+    def closers(self) -> tuple[str, ...]:
+        """What ends calls."""
+        return tuple(closer for _, closer in self.wrappers if closer)
+
     def codec(self, machine: Machine) -> Codec:
         """A reader for one turn."""
         return PythonCallsCodec(self, machine)

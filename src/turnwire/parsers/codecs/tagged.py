@@ -74,6 +74,11 @@ class Tagged:
         alone = tuple(Sign(opener, "line", rescue=True) for opener in self.call_open if self.bare)
         return wrapped + tuple(Sign(filler, rescue=True) for filler in self.fillers[:1]) + alone
 
+    @property
+    def closers(self) -> tuple[str, ...]:
+        """What ends calls."""
+        return tuple(closer for _, closer in self.sections if closer) + self.call_close
+
     def codec(self, machine: Machine) -> Codec:
         """A reader for one turn."""
         return TaggedCodec(self, machine)
