@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeAlias
 
+import msgspec
+
 from turnwire.engines.downloads import Progress
 from turnwire.engines.embedded import EmbeddedEngine, EmbeddedSettings
 from turnwire.engines.interface import Engine, EngineError, EngineInfo
@@ -67,10 +69,11 @@ async def assemble(settings: Settings, progress: Progress | None = None) -> Mode
 
 
 def _assembled(settings: Settings, engine: Engine, info: EngineInfo, source: PromptSource) -> ModelRuntime:
-    for warning in info.warnings:
-        log.warning("%s: %s", info.name, warning)
     model_id = _model_id(settings, info)
     profile = load_book(settings.profiles).find(model_id)
+    info = msgspec.structs.replace(info, warnings=(*info.warnings, *_against(profile, info)))
+    for warning in info.warnings:
+        log.warning("%s: %s", info.name, warning)
     dialect, why = _dialect(settings, model_id, profile, source)
     renderer = _renderer(source, dialect, settings.template_steps)
     log.info("model %s: dialect %s (%s), prompts from %s", model_id, dialect.name, why, source.origin)
@@ -93,6 +96,18 @@ def _assembled(settings: Settings, engine: Engine, info: EngineInfo, source: Pro
         sealer=Sealer(seal_keys(settings)),
         store=_turn_store(settings),
     )
+
+
+def _against(profile: Profile | None, info: EngineInfo) -> list[str]:
+    """What the engine does not give of what the model's profile promises. The engines of this process choose their
+    window by themselves."""
+    if profile is None or profile.window is None or info.window is None or info.name in ("embedded", "scripted"):
+        return []
+    if info.window >= profile.window:
+        return []
+    return [
+        f"its window is {info.window:,} tokens; {profile.title} has {profile.window:,} (see its context-length flag)"
+    ]
 
 
 def _model_id(settings: Settings, info: EngineInfo) -> str:

@@ -1,0 +1,63 @@
+"""Putting a gateway together: what is chosen, what is checked, and what an unusable setting is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import turnwire.prompts
+from tests.engines.servers import FakeVLLM
+from tests.engines.toytokenizer import ToyTokenizer
+from turnwire.engines.script import Line
+from turnwire.gateway.assembly import AssemblyError, assemble
+from turnwire.gateway.settings import Settings
+
+DATA = Path(turnwire.prompts.__file__).parent / "data"
+FILES = {"tokenizer": str(DATA / "turnwire-tokenizer.json"), "template": str(DATA / "turnwire.jinja")}
+
+
+@pytest.mark.parametrize(("model", "warned"), [("Qwen/Qwen3-Coder-480B-A35B-Instruct", True), ("unheard-of", False)])
+async def test_the_engine_is_held_against_the_models_profile(model: str, warned: bool) -> None:
+    server = FakeVLLM(Line(text="Hi."), ToyTokenizer(), window=1000)
+    url = await server.start()
+    try:
+        runtime = await assemble(Settings(engine=f"vllm:{url}", model=model, dialect="qwen3_coder", **FILES))
+        found = [warning for warning in runtime.info.warnings if "its window is 1,000 tokens" in warning]
+        assert bool(found) == warned
+        assert runtime.window == 1000
+        await runtime.engine.close()
+    finally:
+        await server.stop()
+
+
+@pytest.mark.parametrize(
+    ("over", "words"),
+    [
+        ({"engine": "vlm:http://127.0.0.1:1"}, "vllm"),
+        ({"engine": "vllm:http://127.0.0.1:1,sglang:http://127.0.0.1:2"}, "one kind"),
+        ({"engine": "vllm:http://127.0.0.1:9", "model": "m", **FILES}, "cannot be used"),
+        ({"dialect": "qwen3_codr"}, "qwen3_coder"),
+        ({"template": "/does/not/exist"}, "/does/not/exist"),
+        ({"tokenizer": "/does/not/exist"}, "--tokenizer"),
+        ({"seal_key": "short"}, "16 bytes"),
+        ({"profiles": "/does/not/exist"}, "/does/not/exist"),
+    ],
+)
+async def test_an_unusable_setting_says_what_to_change(tmp_path: Path, over: dict[str, Any], words: str) -> None:
+    (tmp_path / "script.jsonl").write_text('{"text": "Hi."}\n')
+    settings = {"engine": f"scripted:{tmp_path / 'script.jsonl'}", "model": "test-model"} | over
+    with pytest.raises(AssemblyError) as raised:
+        await assemble(Settings(**settings))
+    assert words in str(raised.value)
+
+
+async def test_nothing_is_guessed_silently(tmp_path: Path) -> None:
+    (tmp_path / "script.jsonl").write_text('{"text": "Hi."}\n')
+    (tmp_path / "plain.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+    settings = Settings(
+        engine=f"scripted:{tmp_path / 'script.jsonl'}", model="unheard-of", template=str(tmp_path / "plain.jinja")
+    )
+    with pytest.raises(AssemblyError, match="--dialect NAME"):
+        await assemble(settings)
