@@ -30,8 +30,8 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a body goes. `drop`: nowhere if it ends as a call does, because it names no tool; else it is text. `broken`: the header was not quite
-    as the format asks. `unsure`: it is a call only if its body is JSON."""
+    """Where a body goes. `drop`: nowhere if it ends as a call does, because it names no tool; else it is text.
+    `broken`: the header was not quite as the format asks. `unsure`: it is a call only if its body is JSON."""
 
     kind: Literal["text", "reasoning", "call", "drop"]
     name: str = ""
