@@ -13,13 +13,14 @@ from turnwire.engines.interface import (
     Constraint,
     EngineError,
     EngineInfo,
+    EventBatch,
     GenerateRequest,
     Hints,
     Step,
     TokenBatch,
 )
 from turnwire.gateway.workers import PoolLimits, Worker, WorkerPool
-from turnwire.turns import Conversation, Sampling
+from turnwire.turns import BlockOpened, Conversation, Sampling
 
 TEXT = "naïve café, 東京 and 🙂 done"
 BYTES = list(TEXT.encode())
@@ -120,13 +121,15 @@ def pool(*engines: FakeEngine, **limits: float) -> WorkerPool:
     return WorkerPool(workers, ByteTokenizer(), PoolLimits(**limits))  # type: ignore[arg-type]
 
 
-async def collect(engines: WorkerPool, asked: GenerateRequest) -> tuple[str, list[int], Completion]:
+async def collect(
+    engines: WorkerPool, asked: GenerateRequest, *, structured: bool = False
+) -> tuple[str, list[int], Completion]:
     text, ids, end = "", [], None
     async for step in engines.generate(asked):
         if isinstance(step, TokenBatch):
             text += step.text
             ids.extend(step.ids)
-        else:
+        elif not structured:
             assert isinstance(step, Completion)
             end = step
     assert end is not None
@@ -158,6 +161,38 @@ async def test_moves_are_bounded_and_then_the_error_is_told() -> None:
         await collect(engines, request())
     assert engines.statistics.migrations == 2
     assert engines.active == 0
+
+
+async def test_a_turn_on_the_move_is_not_lost_to_a_worker_that_is_gone_or_busy() -> None:
+    for kind in ("unreachable", "overloaded"):
+        dying, gone, last = FakeEngine(deaths=1, dies_after=9), FakeEngine(deaths=1, kind=kind), FakeEngine()
+        engines = pool(dying, gone, last)
+        text, ids, _ = await collect(engines, request())
+        assert (text, ids) == (TEXT, BYTES)
+        assert (engines.statistics.migrations, engines.active) == (1, 0)
+
+
+async def test_a_worker_that_got_somewhere_before_it_died_does_not_use_up_the_moves() -> None:
+    engines = pool(FakeEngine(deaths=5, dies_after=6), migrations=1, progress=6)
+    text, ids, _ = await collect(engines, request())
+    assert (text, ids) == (TEXT, BYTES)
+    assert engines.statistics.migrations == 5
+    engines = pool(FakeEngine(deaths=5, dies_after=6), migrations=1, progress=7)
+    with pytest.raises(EngineError):
+        await collect(engines, request())
+
+
+async def test_what_an_engine_told_in_events_is_never_asked_for_again() -> None:
+    class Structured(FakeEngine):
+        async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+            self.seen.append(request)
+            yield EventBatch((BlockOpened(0, "text"),))
+            raise EngineError("disconnected", "died")
+
+    first, second = Structured(), Structured()
+    with pytest.raises(EngineError, match="died"):
+        await collect(pool(first, second), request(), structured=True)
+    assert len(first.seen) + len(second.seen) == 1
 
 
 async def test_a_guided_turn_does_not_move() -> None:

@@ -33,13 +33,16 @@ log = logging.getLogger("turnwire.workers")
 
 
 class PoolLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Concurrency per worker, how many may wait and for how long, and how often a turn may move."""
+    """Concurrency per worker, how many may wait and for how long, and how often in a row a turn may be refused
+    (`retries`) or lose its worker (`migrations`). A worker that said `progress` tokens before it died does not
+    count."""
 
     concurrency: int = 256
     queue: int = 1024
     queue_timeout: float = 120.0
     retries: int = 3
     migrations: int = 3
+    progress: int = 16
     recovery: float = 10.0
 
 
@@ -152,24 +155,27 @@ class WorkerPool:
             except EngineError as error:
                 if error.kind in ("unreachable", "disconnected"):
                     self._mark_down(worker)
-                if journey.fresh:
+                if journey.fresh or not journey.leg:
+                    # This worker said nothing: asking another one repeats nothing.
                     if refused >= self.limits.retries or not self._worth_retrying(error):
+                        self.statistics.migrations_failed += not journey.fresh
                         raise
                     refused += 1
                     self.statistics.retries += 1
-                elif error.kind == "disconnected" and journey.can_move and moved < self.limits.migrations:
-                    moved += 1
-                    self.statistics.migrations += 1
-                    log.warning(
-                        "turn %s moves on from %s after %d tokens", request.hints.request_id, worker.name, journey.count
-                    )
-                    if (done := journey.already_complete()) is not None:
-                        yield done
-                        return
-                else:
-                    if error.kind == "disconnected":
-                        self.statistics.migrations_failed += 1
+                    continue
+                refused = 0
+                moved = 0 if journey.leg >= self.limits.progress else moved
+                if error.kind != "disconnected" or not journey.can_move or moved >= self.limits.migrations:
+                    self.statistics.migrations_failed += error.kind == "disconnected"
                     raise
+                moved += 1
+                self.statistics.migrations += 1
+                log.warning(
+                    "turn %s moves on from %s after %d tokens", request.hints.request_id, worker.name, journey.count
+                )
+                if (done := journey.already_complete()) is not None:
+                    yield done
+                    return
             finally:
                 await steps.aclose()
                 self._release(worker)
@@ -284,6 +290,7 @@ class _Journey:
         self._emitted = 0
         self._legs = 0
         self._leg_start = 0
+        self._steps = 0
         self._text_only = False
         self._detokenizer: Detokenizer | None = None
         self.structured = False
@@ -299,6 +306,11 @@ class _Journey:
         return len(self._ids)
 
     @property
+    def leg(self) -> int:
+        """How much the present worker has said."""
+        return self._steps + self.structured
+
+    @property
     def can_move(self) -> bool:
         """Only when every emitted token's id is known, and no grammar is half-way through."""
         return not self.structured and not self._text_only and self._request.constraint is None and bool(self._ids)
@@ -306,6 +318,7 @@ class _Journey:
     def request(self) -> GenerateRequest:
         """The request for the next leg: the prompt plus the tokens so far."""
         self._legs += 1
+        self._steps = 0
         self._leg_start = len(self._ids)
         if not self._ids:
             return self._request
@@ -323,6 +336,7 @@ class _Journey:
         if not batch.ids:
             self._text_only = self._text_only or bool(batch.text)
         text = batch.text
+        self._steps += len(batch.ids) or 1
         if self._legs > 1:
             # The new worker knows nothing of a code point cut between the two, nor of text held back: decode here.
             text = self._decoded(batch.ids)
