@@ -29,7 +29,8 @@ class Envelope:
     are `{` or `[`. Inside, objects may stand alone, one after the other, or in a list. `name_is_key`: an object has
     one key, the name, and the arguments are its value. `needs_arguments`: an object without arguments is no call.
     An object under the key `function` is read as part of the envelope. `must_fit`: only an offered tool with arguments
-    that fit its schema is a call, so nothing streams. `proves`: the wrapper alone shows that a call was meant."""
+    that fit its schema is a call, so nothing streams. `proves`: the wrapper alone shows that a call was meant.
+    `may_end`: the JSON may end the calls without the closer."""
 
     wrappers: tuple[tuple[str, str], ...] = ()
     bare: tuple[Sign, ...] = ()
@@ -40,6 +41,7 @@ class Envelope:
     needs_arguments: bool = False
     must_fit: bool = False
     proves: bool = True
+    may_end: bool = False
 
     @property
     def signs(self) -> tuple[Sign, ...]:
@@ -310,7 +312,7 @@ class EnvelopeCodec:
         if sink.trial is not None:
             self._refuse()
         else:
-            if self._lists or (self._wrapped and self._plan.closers):
+            if self._lists or (self._wrapped and self._plan.closers and not self._table.may_end):
                 sink.note("rescue.missing_closer", self._name)
             self._leave()
         return pos

@@ -13,7 +13,7 @@ MISTRAL = Named(
     call_open=("[TOOL_CALLS]",),
     separators=("[ARGS]", "[CALL_ID]"),
     hopeless=r"\s*[^\s\[\]{}]+\s+[^\s\[{]",
-    lists=Envelope(wrappers=(("[TOOL_CALLS]", ""),), id_keys=("id",)),
+    lists=Envelope(wrappers=(("[TOOL_CALLS]", "[/TOOL_CALLS]"),), id_keys=("id",), may_end=True),
 )
 
 DIALECTS = (
@@ -21,7 +21,6 @@ DIALECTS = (
         name="mistral",
         reasoning=Reasoning(("[THINK]", "<think>"), ("[/THINK]", "</think>")),
         calls=(MISTRAL,),
-        wrappers=("[/TOOL_CALLS]",),
         ends=("</s>",),
         aliases=("mistral_pre_v11", "mistral_v11", "mistral_v13", "ministral", "magistral", "devstral"),
         reasoning_aliases=("mistral_think",),
