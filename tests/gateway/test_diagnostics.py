@@ -100,3 +100,16 @@ async def test_a_websocket_says_it_too(serve: Serve) -> None:
         first = await ask(response("Be brief."))
         assert "prompt_cache_diagnostics" not in first
         assert (await ask(response("Be brief.", first["id"])))["prompt_cache_diagnostics"] == {"type": "cache_hit"}
+
+
+async def test_a_session_that_says_goodbye_is_forgotten(serve: Serve) -> None:
+    client = await serve({"text": "Hello."})
+    body = message("Be brief.", "Hi")
+
+    async def prefix(**headers: str) -> str:
+        async with client.session.post(client.base + "/v1/messages", json=body, headers=SESSION | headers) as answer:
+            return answer.headers["x-turnwire-prefix"].partition(";")[0]
+
+    assert await prefix() == "first"
+    assert await prefix(**{"x-dynamo-session-final": "true"}) == "held"
+    assert await prefix() == "first"

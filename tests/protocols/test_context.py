@@ -133,7 +133,9 @@ def test_any_header_is_read_without_raising(headers: dict[str, str]) -> None:
 def test_agent_hints() -> None:
     assert agent_hints(None) == AgentHints()
     assert agent_hints("x") == AgentHints(unknown=("nvext",))
-    assert agent_hints({"agent_hints": {"priority": 2, "osl": 90}}) == AgentHints(priority=2, expected_output=90)
+    assert agent_hints({"agent_hints": {"priority": 2, "osl": 90}}) == AgentHints(
+        priority=2, unknown=("nvext.agent_hints.osl",)
+    )
     assert agent_hints({"agent_hints": {"priority": 2, "strict_priority": 4}}).priority == 4
     assert agent_hints({"agent_hints": [], "greed": 1}).unknown == ("nvext.greed",)
 

@@ -47,7 +47,6 @@ class Hints(msgspec.Struct, frozen=True, kw_only=True):
     session: str | None = None
     priority: int = 0
     cache_salt: str | None = None
-    expected_output: int | None = None
 
 
 class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):

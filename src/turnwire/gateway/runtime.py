@@ -118,13 +118,16 @@ class ModelRuntime:
 
     def remember(self, passage: Passage) -> None:
         """Keep what the next turn needs: its tokens to compare with, and the raw turn for clients that drop or rewrite
-        parts of it."""
+        parts of it. A session whose client says that this was its last turn is forgotten instead."""
         outcome = passage.outcome
         if outcome is None:
             return
         conversation = passage.inbound.conversation
         key = session_key(passage.tenant, conversation)
         thought = outcome.witness is not None and bool(outcome.witness.thoughts)
+        if conversation.context.final:
+            self._tracker.forget(key)
+            return
         self._tracker.remember(
             key, passage.prompt, conversation, outcome.output_ids, thought=thought, turn=passage.turn_id
         )

@@ -63,7 +63,6 @@ class AgentHints(msgspec.Struct, frozen=True, kw_only=True):
     """`nvext.agent_hints`, as far as it is understood; `unknown` names the keys that are not."""
 
     priority: int | None = None
-    expected_output: int | None = None
     unknown: tuple[str, ...] = ()
 
 
@@ -115,11 +114,11 @@ def agent_hints(nvext: Any) -> AgentHints:
     hints = nvext.get("agent_hints")
     if not isinstance(hints, dict):
         hints = {}
-    unknown += [f"nvext.agent_hints.{key}" for key in hints if key not in ("priority", "strict_priority", "osl")]
+    unknown += [f"nvext.agent_hints.{key}" for key in hints if key not in ("priority", "strict_priority")]
     priority = _integer(hints.get("strict_priority"))
     if priority is None:
         priority = _integer(hints.get("priority"))
-    return AgentHints(priority=priority, expected_output=_integer(hints.get("osl")), unknown=tuple(unknown))
+    return AgentHints(priority=priority, unknown=tuple(unknown))
 
 
 def side_class(messages: Sequence[Message], tools: Sequence[Tool], output: OutputFormat | None) -> str | None:
