@@ -296,6 +296,10 @@ class PythonCallsCodec:
             self._machine.open_call(self._name[0])
             self._opened = True
 
+    def _doubted(self) -> bool:
+        """Whether what cannot be read as arguments shows that no call was meant."""
+        return self._sink.trial is not None and not (self._wrapped and self._name[0] in self._machine.tools)
+
     def _read_key(self, text: str, pos: int) -> int:
         sink = self._sink
         pos = self._blank(text, pos)
@@ -316,7 +320,7 @@ class PythonCallsCodec:
         if char == "{" and not self._count and (self._name[0] in self._machine.tools or sink.trial is None):
             self._whole = True
             return self._begin_value(pos, "")
-        if sink.trial is not None:
+        if self._doubted():
             self._refuse()
             return pos
         return self._stuck(text, pos) if self._opened else self._begin_value(pos, "{")
@@ -339,7 +343,7 @@ class PythonCallsCodec:
             sink.keep("=")
             self._state = State.START
             return pos + 1
-        if sink.trial is not None:
+        if self._doubted():
             self._refuse()
             return pos
         return self._begin_value(pos, "{" + "".join(self._key))
@@ -348,7 +352,7 @@ class PythonCallsCodec:
         pos = self._blank(text, pos)
         if pos == len(text):
             return pos
-        if self._sink.trial is not None and text[pos] not in _LITERAL:
+        if text[pos] not in _LITERAL and self._doubted():
             self._refuse()
             return pos
         return self._begin_value(pos, ("{" if not self._count else ", ") + quote("".join(self._key)) + ": ")

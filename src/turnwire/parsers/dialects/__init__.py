@@ -7,7 +7,8 @@ How to add a family:
    count) and names that mean only its reasoning into `reasoning_aliases`.
 3. Say how it reasons (`Reasoning`): markers, labels behind the opener, what a call inside a thought does.
 4. Say how it calls: pick a syntax from `turnwire.parsers.codecs` and fill in its table: `Tagged` for tags around
-   each argument, `Envelope` for JSON objects that carry the name, `Named` for a name outside JSON arguments. A family
+   each argument (`PlainTags` where nothing wraps them), `Envelope` for JSON objects that carry the name, `Named` for a
+   name outside JSON arguments, `PythonCalls`, `Braced` for Gemma's notation, `Nested` for tags within tags. A family
    may have several; the first whose sign matches reads.
 5. Add its cases to the tests. The laws (any cut gives the same events, nothing lost, linear work) run for it at once.
 
@@ -15,8 +16,8 @@ Where message headers say what a text is (channels), the family has a `router` i
 `Channels` is one for messages of header and body: its table names the markers, and a small `rule` turns a header into
 a `Route`.
 
-A new syntax is a frozen table with `signs` and `codec(machine)`, and a codec with `enter`, `run`, `plain`, `finish`
-(see `Codec` in dialect.py). A codec consumes text at the machine's sink and never goes back:
+A new syntax is a frozen table with `signs`, `closers` and `codec(machine)`, and a codec with `enter`, `run`, `plain`,
+`finish` (see `Codec` in dialect.py). A codec consumes text at the machine's sink and never goes back:
 
 - `sink.keep(raw)` for structure, `machine.open_call(name)` once the name is sure, `sink.argue(text, raw)` for argument
   text, `sink.close_call()` at its end, `machine.refuse()` if the text on trial turns out to be prose,
