@@ -522,6 +522,7 @@ class FakeChat(FakeServer):
                 "prompt_tokens": 80,
                 "completion_tokens": len(performance.ids),
                 "prompt_tokens_details": {"cached_tokens": 64 if cached else 0},
+                "completion_tokens_details": {"reasoning_tokens": 7},
             }
             yield {"id": "chatcmpl-1", "choices": [], "usage": usage}
 
@@ -559,6 +560,7 @@ class FakeResponses(FakeChat):
                 "input_tokens": 80,
                 "output_tokens": len(performance.ids),
                 "input_tokens_details": {"cached_tokens": 64 if cached else 0},
+                "output_tokens_details": {"reasoning_tokens": 7},
             }
             response: dict[str, Any] = {"id": "resp_1", "status": "completed", "usage": usage}
             if performance.reason == "length":

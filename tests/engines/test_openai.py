@@ -252,7 +252,7 @@ async def test_reasoning_text_and_calls_in_the_order_they_came(field: str) -> No
         BlockDelta(3, '{"f": 1}'),
         ToolCallClosed(3, "cat", '{"f": 1}', "c2"),
     ]
-    assert completion.reason == "tool_calls"
+    assert (completion.reason, completion.reasoning_tokens) == ("tool_calls", 7)
 
 
 async def test_calls_without_index_whole_arguments_and_none() -> None:
@@ -402,6 +402,7 @@ async def test_response_items_in_the_order_they_came() -> None:
         BlockClosed(4, "text"),
     ]
     assert completion.reason == "tool_calls"
+    assert completion.reasoning_tokens == 7
 
 
 def test_the_address_chooses_the_api() -> None:

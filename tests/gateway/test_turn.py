@@ -180,6 +180,13 @@ async def test_a_structured_engines_events_are_trusted_as_they_are() -> None:
     assert (await answer(engine))["content"] == "<think>not parsed</think>"
 
 
+async def test_a_structured_engine_counts_its_thoughts_itself() -> None:
+    events = (BlockOpened(0, "reasoning"), BlockDelta(0, "Hm."), BlockClosed(0, "reasoning"))
+    engine = Engine([EventBatch(events), Completion("stop", 1, 9, reasoning_tokens=7)], yields="events")
+    outcome = await turn(engine).run(Pages())
+    assert outcome.usage.reasoning == 7
+
+
 async def test_a_format_that_was_demanded_and_not_kept_is_noted() -> None:
     wanted = OutputFormat(kind="json_schema", schema={"type": "object", "required": ["a"]})
     for text, kept in (("not json", False), ('{"b": 1}', False), ('{"a": 1}', True)):

@@ -64,12 +64,19 @@ class PromptDetails(msgspec.Struct, gc=False):
     cached_tokens: int | None = None
 
 
+class OutputDetails(msgspec.Struct, gc=False):
+    """What the output was."""
+
+    reasoning_tokens: int | None = None
+
+
 class Usage(msgspec.Struct, gc=False):
     """The engine's own counts."""
 
     prompt_tokens: int = 0
     completion_tokens: int | None = 0
     prompt_tokens_details: PromptDetails | None = None
+    completion_tokens_details: OutputDetails | None = None
 
 
 class Chunk(msgspec.Struct, gc=False):

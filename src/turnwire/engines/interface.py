@@ -89,7 +89,8 @@ class EventBatch(msgspec.Struct, frozen=True, gc=False):
 
 class Completion(msgspec.Struct, frozen=True, gc=False):
     """The engine's own end of the generation, with its own counts. `end_id` is the end token the model stopped at,
-    where the engine tells it; it is counted in `output_tokens` but is in no batch."""
+    where the engine tells it; it is counted in `output_tokens` but is in no batch. `reasoning_tokens` are told by
+    engines that separate thoughts themselves."""
 
     reason: FinishReason
     prompt_tokens: int
@@ -97,6 +98,7 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
     cached_tokens: int = 0
     stop_sequence: str | None = None
     end_id: int | None = None
+    reasoning_tokens: int = 0
 
 
 Step: TypeAlias = TokenBatch | EventBatch | Completion

@@ -142,13 +142,14 @@ class ChatReading(Reading):
         if self.end is None and self._reason is not None:
             reason = "tool_calls" if self._reason == "stop" and self._blocks.called else self._reason
             usage = self._usage or Usage(self._prompt, 0)
-            details = usage.prompt_tokens_details
+            details, output = usage.prompt_tokens_details, usage.completion_tokens_details
             self.end = Completion(
                 reason,
                 usage.prompt_tokens,
                 usage.completion_tokens or 0,
                 (details.cached_tokens or 0) if details else 0,
                 self._stop,
+                reasoning_tokens=(output.reasoning_tokens or 0) if output else 0,
             )
         return self.end
 

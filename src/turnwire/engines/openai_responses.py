@@ -44,10 +44,15 @@ class _Details(msgspec.Struct, gc=False):
     cached_tokens: int = 0
 
 
+class _OutputDetails(msgspec.Struct, gc=False):
+    reasoning_tokens: int = 0
+
+
 class _Usage(msgspec.Struct, gc=False):
     input_tokens: int = 0
     output_tokens: int = 0
     input_tokens_details: _Details | None = None
+    output_tokens_details: _OutputDetails | None = None
 
 
 class _Incomplete(msgspec.Struct, gc=False):
@@ -138,8 +143,14 @@ class ResponsesReading(Reading):
         reason: FinishReason = "tool_calls" if self._blocks.called else "stop"
         if response.incomplete_details is not None:
             reason = "content_filter" if response.incomplete_details.reason == "content_filter" else "length"
-        details = usage.input_tokens_details
-        self.end = Completion(reason, usage.input_tokens, usage.output_tokens, details.cached_tokens if details else 0)
+        details, output = usage.input_tokens_details, usage.output_tokens_details
+        self.end = Completion(
+            reason,
+            usage.input_tokens,
+            usage.output_tokens,
+            details.cached_tokens if details else 0,
+            reasoning_tokens=output.reasoning_tokens if output else 0,
+        )
 
 
 def responses_body(request: GenerateRequest, model: str | None) -> tuple[dict[str, object], list[Note]]:

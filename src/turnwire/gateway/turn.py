@@ -259,7 +259,8 @@ class Turn:
             completion.output_tokens + self._prefilled,
             thought_tokens(
                 self._witness.thoughts, self._texts, self._sizes, self.outcome.output_ids, self.runtime.tokenizer
-            ),
+            )
+            or completion.reasoning_tokens,
         )
         self.outcome.usage, self.outcome.finish = self.usage, finished
         dressed += (self.usage, finished)
