@@ -66,7 +66,8 @@ TEMPLATES = {
     "deepseek-ai-DeepSeek-V3.2": "deepseek_v3_2", "deepseek-ai-DeepSeek-V4": "deepseek_v4",
     "ibm-granite-granite-3.3-2B-Instruct": "granite", "ibm-granite-granite-4.0": "hermes",
     "meta-llama-Llama-3.1-8B-Instruct": "llama3_json", "poolside-Laguna-XS.2": "poolside_v1",
-    "ByteDance-Seed-OSS": "seed_oss", "fireworks-ai-llama-3-firefunction-v2": "phi4_mini",
+    "google-gemma-4-31B-it": "gemma4", "MiniMax-M3": "minimax_m3", "openbmb-MiniCPM5-1B": "minicpm5",
+    "LFM2-8B-A1B": "lfm2", "ByteDance-Seed-OSS": "seed_oss", "fireworks-ai-llama-3-firefunction-v2": "phi4_mini",
 }  # fmt: skip
 
 

@@ -166,6 +166,10 @@ IDS: Final = (
     ("*minicpm5*", "minicpm5"),
     ("*solar-open*", "solar"),
     ("*gigachat3*", "gigachat3"),
+    ("*xlam*", "xlam"),
+    ("*sarashina*", "sarashina"),
+    ("*dots*", "dots"),
+    ("*toolace*", "pythonic"),
 )
 
 # Vocabularies that several families share: the tokens alone do not tell which of them writes.
