@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from tests.engines.toytokenizer import ToyTokenizer
 from turnwire.engines.script import Line
 from turnwire.gateway.assembly import AssemblyError, assemble
 from turnwire.gateway.settings import Settings
+from turnwire.prompts.tokenizers import load_tokenizer
 
 DATA = Path(turnwire.prompts.__file__).parent / "data"
 FILES = {"tokenizer": str(DATA / "turnwire-tokenizer.json"), "template": str(DATA / "turnwire.jinja")}
@@ -61,3 +64,16 @@ async def test_nothing_is_guessed_silently(tmp_path: Path) -> None:
     )
     with pytest.raises(AssemblyError, match="--dialect NAME"):
         await assemble(settings)
+
+
+async def test_every_end_token_of_the_model_stops_its_turns(tmp_path: Path) -> None:
+    shutil.copy(FILES["tokenizer"], tmp_path / "tokenizer.json")
+    shutil.copy(FILES["template"], tmp_path / "chat_template.jinja")
+    special = load_tokenizer().special_tokens
+    ends = [special["<|im_end|>"], special["</tool_call>"]]
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": ends}))
+    (tmp_path / "script.jsonl").write_text('{"text": "Hi."}\n')
+    script = f"scripted:{tmp_path / 'script.jsonl'}"
+    runtime = await assemble(Settings(engine=script, model=str(tmp_path), dialect="qwen3_coder"))
+    assert sorted(runtime.stop_token_ids) == sorted(ends)
+    await runtime.engine.close()

@@ -77,6 +77,7 @@ def _assembled(settings: Settings, engine: Engine, info: EngineInfo, source: Pro
     dialect, why = _dialect(settings, model_id, profile, source)
     renderer = _renderer(source, dialect, settings.template_steps)
     log.info("model %s: dialect %s (%s), prompts from %s", model_id, dialect.name, why, source.origin)
+    special = source.tokenizer.special_tokens
     known = profile.template_args if profile else None
     policy = ReplayPolicy(history=settings.history_thinking or "auto", known=known)
     stability = StabilityOptions(canonical_tools=settings.tool_order == "canonical", hoist_system=settings.hoist_system)
@@ -95,6 +96,8 @@ def _assembled(settings: Settings, engine: Engine, info: EngineInfo, source: Pro
         profile=profile,
         sealer=Sealer(seal_keys(settings)),
         store=_turn_store(settings),
+        # Not every engine reads the model's own list of end tokens.
+        stop_token_ids=tuple(special[end] for end in source.ends if end in special),
     )
 
 
