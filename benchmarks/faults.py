@@ -149,7 +149,14 @@ async def run(options: argparse.Namespace) -> bool:
         before = rss_mib(gateway.pid)
         until = time.monotonic() + options.seconds
         clients = [Client(number, base, session, tally) for number in range(1, options.streams + 1)]
-        await asyncio.gather(chaos(engines, until, tally), *(client.run(until) for client in clients))
+        memory: list[float] = []
+
+        async def weigh() -> None:
+            for _ in range(4):
+                await asyncio.sleep(options.seconds / 4)
+                memory.append(rss_mib(gateway.pid))
+
+        await asyncio.gather(chaos(engines, until, tally), weigh(), *(client.run(until) for client in clients))
         for engine in engines:
             engine.wait()
         await asyncio.sleep(2)
@@ -167,10 +174,12 @@ async def run(options: argparse.Namespace) -> bool:
     for name, count in sorted(tally.items()):
         print(f"{name:28} {count}")
     for line in metrics.splitlines():
-        if line.startswith(("turnwire_worker_events", "turnwire_live_turns")):
+        if line.startswith(("turnwire_worker_events", "turnwire_live_turns", "turnwire_aborts")):
             print(line)
     print(f"still running on engines     {running}")
-    print(f"gateway memory               {before:.0f} -> {after:.0f} MiB, {spent:.1f} CPU s")
+    quarters = ", ".join(f"{mib:.0f}" for mib in memory)
+    print(f"gateway memory               {before:.0f} MiB, by quarters {quarters}, in the end {after:.0f}")
+    print(f"gateway CPU                  {spent:.1f} s")
     bad = [name for name in tally if name.isupper()]
     answered = sum(count for name, count in tally.items() if name not in ("asked", "engines killed"))
     if answered != tally["asked"]:

@@ -23,7 +23,7 @@ from workload import messages_request
 async def hold(port: int, streams: int, seconds: float, pid: int) -> tuple[float, float, int]:
     """Open `streams` requests, wait, and give back (MiB per thousand streams, CPU seconds per second, bytes read)."""
     body = messages_request("bench")
-    head = (f"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n").encode()
+    head = (f"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n").encode()
     before = rss_mib(pid)
     seen = 0
 
@@ -62,6 +62,8 @@ def main() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4 * options.streams + 512), hard))
     os.chdir(Path(__file__).parent)
+    # All of them run at a time; none waits in the queue.
+    os.environ["TURNWIRE_CONCURRENCY"] = str(options.streams)
     with tempfile.TemporaryDirectory() as name:
         for label, line in (
             ("silent engine", {"text": "x", "first_delay_ms": 3_600_000}),
