@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwire
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test coverage test-clients test-engines lint bench clean
+.PHONY: help serve test coverage test-clients test-engines lint bench fuzz clean
 
 help:
 	@echo "make serve         run the gateway on the embedded model (http://127.0.0.1:8000)"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-clients  run the real, pinned clients against the gateway"
 	@echo "make test-engines  run the real engines behind the gateway"
 	@echo "make lint          ruff, mypy --strict, import contracts"
+	@echo "make fuzz          ten minutes of hostile text through every dialect"
 	@echo "make bench         CPU per token of the stream path"
 
 $(BIN)/python:
@@ -55,6 +56,9 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/stream.py $(ARGS)
+
+fuzz: $(VENV)/.dev
+	$(BIN)/python tests/parsers/fuzz.py --minutes 10 $(ARGS)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
