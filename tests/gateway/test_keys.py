@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from turnwire.cli.main import main
 from turnwire.gateway import keys
 from turnwire.gateway.keys import ANONYMOUS, Key, Keyring, KeysError, hash_key, new_key, presented, ranked
 from turnwire.protocols.context import PRIORITY_BOUND
@@ -86,3 +88,15 @@ def test_a_keys_priority_stands_above_its_requests_own() -> None:
     assert asked(-PRIORITY_BOUND, 1) > asked(PRIORITY_BOUND - 1, 0)
     assert asked(PRIORITY_BOUND - 1, -1) < asked(-PRIORITY_BOUND + 1, 0)
     assert asked(5, 1) > asked(4, 1)
+
+
+def test_the_command_writes_what_the_gateway_reads(tmp_path: Path) -> None:
+    path = str(tmp_path / "keys.toml")
+    limits = ["--tenant", "team", "--admin", "--concurrency", "2", "--per-minute", "60", "--priority", "3"]
+    result = CliRunner().invoke(main, ["keys", "new", "ci", "--file", path, *limits])
+    assert result.exit_code == 0
+    found = Keyring.load(path).find(result.output.splitlines()[0])
+    assert found is not None
+    assert (found.owner, found.scopes, found.concurrency) == ("team", ("inference", "admin"), 2)
+    assert (found.requests_per_minute, found.priority) == (60, 3)
+    assert Path(path).stat().st_mode & 0o077 == 0

@@ -23,7 +23,16 @@ def keys() -> None:
 @click.option("--admin", is_flag=True, help="The key may also read metrics and turn records.")
 @click.option("--concurrency", type=int, help="How many requests it may run at a time.")
 @click.option("--per-minute", type=int, help="How many requests it may make a minute.")
-def new(name: str, path: str, tenant: str | None, admin: bool, concurrency: int | None, per_minute: int | None) -> None:
+@click.option("--priority", type=int, default=0, help="Waiting turns of a higher one are served earlier.")
+def new(
+    name: str,
+    path: str,
+    tenant: str | None,
+    admin: bool,
+    concurrency: int | None,
+    per_minute: int | None,
+    priority: int,
+) -> None:
     """Add a key called NAME and print it, once."""
     from turnwire.gateway.keys import Keyring, KeysError, hash_key, new_key
 
@@ -41,6 +50,8 @@ def new(name: str, path: str, tenant: str | None, admin: bool, concurrency: int 
         lines.append(f"concurrency = {concurrency}")
     if per_minute:
         lines.append(f"requests_per_minute = {per_minute}")
+    if priority:
+        lines.append(f"priority = {priority}")
     file = Path(path)
     before = file.read_text(encoding="utf-8") if file.exists() else ""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

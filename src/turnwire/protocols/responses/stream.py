@@ -113,8 +113,8 @@ class StreamEncoder:
         )
 
     def keepalive(self) -> bytes:
-        # Codex counts only parsed events as life, and every client knows this one.
-        return self._frames([event(b"response.in_progress", b'"response":' + self._opening)])
+        # Codex counts only parsed events as life, and every client knows this one. Nothing follows the end.
+        return b"" if self.finished else self._frames([event(b"response.in_progress", b'"response":' + self._opening)])
 
     def feed(self, events: Sequence[Event]) -> bytes:
         out: list[bytes] = []
