@@ -7,6 +7,7 @@ Windows) there are simply no keys.
 from __future__ import annotations
 
 import os
+import re
 import select
 import sys
 import threading
@@ -17,6 +18,8 @@ __all__ = ["ESCAPE", "KeyWatch"]
 
 ESCAPE = "\x1b"
 _SEQUENCE_SECONDS = 0.03
+_KEYS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|.", re.DOTALL)
+_BEGUN = re.compile(r"\x1b(?:\[[0-?]*|O)?\Z")
 
 
 class KeyWatch:
@@ -55,19 +58,23 @@ class KeyWatch:
         self._restore()
 
     def _watch(self, keyboard: int, stopped: int) -> None:
+        pressed = ""
         try:
             while True:
                 ready, _, _ = select.select([keyboard, stopped], [], [])
                 if stopped in ready:
                     return
-                pressed = os.read(keyboard, 32)
-                if not pressed:
+                read = os.read(keyboard, 64)
+                if not read:
                     return
-                if pressed == b"\x1b" and select.select([keyboard], [], [], _SEQUENCE_SECONDS)[0]:
-                    os.read(keyboard, 32)
+                pressed += read.decode("utf-8", "replace")
+                if _BEGUN.search(pressed) and select.select([keyboard], [], [], _SEQUENCE_SECONDS)[0]:
                     continue
-                action = self._actions.get(pressed.decode("utf-8", "replace"))
-                if action is not None:
-                    action()
+                # A busy machine hands over several keys at once.
+                for key in _KEYS.findall(pressed):
+                    action = self._actions.get(key)
+                    if action is not None:
+                        action()
+                pressed = ""
         finally:
             os.close(stopped)
