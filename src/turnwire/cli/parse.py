@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from turnwire.parsers import Dialect, Parser, Start, UnknownDialect, dialects, resolve, start_state
-from turnwire.parsers.transcript import Transcript, transcribe
+from turnwire.parsers.transcript import Transcript, TranscriptBlock, transcribe
 from turnwire.turns import Tool
 
 __all__ = ["dialects_command", "parse"]
@@ -159,7 +159,14 @@ def _pieces(text: str, cut: str) -> Iterator[str]:
 
 def _shown(turn: Transcript) -> dict[str, Any]:
     notes = [{"code": note.code, "message": note.message} for note in turn.notes]
-    return {"blocks": [msgspec.to_builtins(block) for block in turn.blocks], "notes": notes}
+    return {"blocks": [_block(block) for block in turn.blocks], "notes": notes}
+
+
+def _block(block: TranscriptBlock) -> dict[str, Any]:
+    if block.name is None:
+        return {"type": block.type, "text": block.text or "", "raw": block.raw}
+    call = {"type": block.type, "name": block.name, "arguments": block.arguments or "", "raw": block.raw}
+    return call if block.id is None else call | {"id": block.id}
 
 
 def _print(turn: Transcript) -> None:

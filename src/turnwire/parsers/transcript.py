@@ -15,7 +15,7 @@ from turnwire.turns import BlockClosed, BlockDelta, BlockOpened, Event, Finished
 __all__ = ["Transcript", "TranscriptBlock", "transcribe"]
 
 
-class TranscriptBlock(msgspec.Struct, omit_defaults=True):
+class TranscriptBlock(msgspec.Struct):
     """One block. A call that must not be run (cut off, or arguments that are no JSON) is a `malformed_call`."""
 
     type: Literal["reasoning", "text", "tool_call", "malformed_call"]
