@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
 from turnwire.parsers.codecs.json_body import JsonBody
+from turnwire.parsers.codecs.steps import Steps
 from turnwire.parsers.dialect import Sign
 from turnwire.parsers.scanner import Scanner, prose_pattern
 from turnwire.turns import BlockKind
@@ -77,30 +78,17 @@ def _plan(table: BareChannels) -> _Plan:
     return _Plan(table)
 
 
-class BareChannelsCodec:
+class BareChannelsCodec(Steps[State]):
     """Reads to the end of the turn."""
 
     def __init__(self, table: BareChannels, machine: Machine) -> None:
+        super().__init__(machine, STEPS, State.LEAD)
         self._plan = _plan(table)
-        self._machine = machine
-        self._sink = machine.sink
         self._json = JsonBody(machine, (), self._plan.dividers, closed=False)
-        self._state = State.LEAD
         self._kind: BlockKind = "text"
 
     def enter(self, sign: Sign) -> None:
         """No sign leads here: another codec hands over."""
-
-    def run(self, text: str, pos: int) -> int:
-        """Consume text."""
-        end = len(text)
-        while pos < end:
-            state = self._state
-            new = STEPS[state](self, text, pos)
-            if new == pos and self._state is state:
-                return new
-            pos = new
-        return pos
 
     def plain(self) -> str | None:
         """Text in which no divider begins passes, and so does a JSON string."""

@@ -10,8 +10,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from turnwire.parsers.codecs.braced_text import BracedText
+from turnwire.parsers.codecs.steps import CallSteps
 from turnwire.parsers.dialect import Codec, Sign
-from turnwire.parsers.scanner import WAIT, Scanner, blanks
+from turnwire.parsers.scanner import WAIT, Scanner
 
 if TYPE_CHECKING:
     from turnwire.parsers.machine import Machine
@@ -74,15 +75,13 @@ def _plan(table: Braced) -> _Plan:
     return _Plan(table)
 
 
-class BracedCodec:
+class BracedCodec(CallSteps[State]):
     """Reads braced calls. Quoted strings stream; other values wait for what ends them."""
 
     def __init__(self, table: Braced, machine: Machine) -> None:
+        super().__init__(machine, STEPS, State.OUT)
         self._table = table
         self._plan = _plan(table)
-        self._machine = machine
-        self._sink = machine.sink
-        self._state = State.OUT
         self._wrapped = False
         self._headed = False
         self._opened = False
@@ -97,17 +96,6 @@ class BracedCodec:
         self._headed = not self._wrapped
         self._name = []
         self._state = State.OPEN if self._wrapped else State.NAME
-
-    def run(self, text: str, pos: int) -> int:
-        """Consume text while a call is being read."""
-        end = len(text)
-        while pos < end:
-            state = self._state
-            new = STEPS[state](self, text, pos)
-            if self._state is State.OUT or (new == pos and self._state is state):
-                return new
-            pos = new
-        return pos
 
     def plain(self) -> str | None:
         """Inside a string, anything but its mark, quotes, backslashes and control characters passes."""
@@ -127,20 +115,6 @@ class BracedCodec:
                 self._refuse()
 
     # ---------------------------------------------------------------------------------------------------- steps
-
-    def _leave(self) -> None:
-        self._state = State.OUT
-        self._machine.leave()
-
-    def _refuse(self) -> None:
-        self._state = State.OUT
-        self._machine.refuse()
-
-    def _blank(self, text: str, pos: int) -> int:
-        stop = blanks(text, pos)
-        if stop > pos:
-            self._sink.keep(text[pos:stop])
-        return stop
 
     def _open(self, text: str, pos: int) -> int:
         pos = self._blank(text, pos)
@@ -186,11 +160,7 @@ class BracedCodec:
         if not name or len(name) > NAME_LIMIT or not (text[pos] == "{" or ends) or not believed:
             if text[pos] == "{" and self._wrapped and len(name) <= NAME_LIMIT:
                 return self._unnamed(pos)
-            if sink.trial is not None:
-                self._refuse()
-            else:
-                sink.note("call.unnamed", name[:NAME_LIMIT])
-                self._leave()
+            self._break_off("call.unnamed", name[:NAME_LIMIT])
             return pos
         machine.open_call(name)
         self._opened = True

@@ -10,8 +10,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from turnwire.parsers.codecs.json_text import JsonString, JsonText
+from turnwire.parsers.codecs.steps import CallSteps
 from turnwire.parsers.dialect import Codec, Sign
-from turnwire.parsers.scanner import WAIT, Scanner, blanks
+from turnwire.parsers.scanner import WAIT, Scanner
 from turnwire.parsers.schema import decoded, fits
 
 if TYPE_CHECKING:
@@ -106,15 +107,13 @@ def _plan(table: Envelope) -> _Plan:
     return _Plan(table)
 
 
-class EnvelopeCodec:
+class EnvelopeCodec(CallSteps[State]):
     """Reads JSON envelopes. Once the name is known, arguments are forwarded verbatim as they come."""
 
     def __init__(self, table: Envelope, machine: Machine) -> None:
+        super().__init__(machine, STEPS, State.OUT)
         self._table = table
         self._plan = _plan(table)
-        self._machine = machine
-        self._sink = machine.sink
-        self._state = State.OUT
         self._wrapped = False
         self._fence = False
         self._lists = 0
@@ -153,17 +152,6 @@ class EnvelopeCodec:
         self._lists = 1
         self._state = State.ITEMS
 
-    def run(self, text: str, pos: int) -> int:
-        """Consume text while calls are being read."""
-        end = len(text)
-        while pos < end:
-            state = self._state
-            new = STEPS[state](self, text, pos)
-            if self._state is State.OUT or (new == pos and self._state is state):
-                return new
-            pos = new
-        return pos
-
     def plain(self) -> str | None:
         """Inside a string of streaming arguments, anything but quotes, backslashes and control characters passes."""
         return JsonText.PLAIN if self._state is State.ARGUMENTS and self._json.in_string else None
@@ -191,14 +179,6 @@ class EnvelopeCodec:
 
     # ---------------------------------------------------------------------------------------------------- steps
 
-    def _leave(self) -> None:
-        self._state = State.OUT
-        self._machine.leave()
-
-    def _refuse(self) -> None:
-        self._state = State.OUT
-        self._machine.refuse()
-
     def _disown(self) -> None:
         """A bare object turns out to be some other JSON: it is prose as a whole, so nothing inside it is a call."""
         self._sink.reject(self._machine.prose)
@@ -224,17 +204,8 @@ class EnvelopeCodec:
             self._sink.close_call(truncated=False)
             self._reset()
             self._state = State.ITEMS
-        elif self._sink.trial is not None:
-            self._refuse()
         else:
-            self._sink.note("call.malformed")
-            self._leave()
-
-    def _blank(self, text: str, pos: int) -> int:
-        stop = blanks(text, pos)
-        if stop > pos:
-            self._sink.keep(text[pos:stop])
-        return stop
+            self._break_off("call.malformed")
 
     def _open(self, text: str, pos: int) -> int:
         pos = self._blank(text, pos)

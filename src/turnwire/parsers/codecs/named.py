@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from turnwire.parsers.codecs.envelope import Envelope
 from turnwire.parsers.codecs.json_text import JsonText
+from turnwire.parsers.codecs.steps import CallSteps
 from turnwire.parsers.dialect import Codec, Sign
 from turnwire.parsers.scanner import WAIT, Scanner, blanks
 from turnwire.parsers.schema import decoded, fits
@@ -77,7 +78,6 @@ class State(Enum):
     JSON = auto()
     AFTER = auto()  # behind the arguments
     DROP = auto()  # in a call that cannot be read, up to its closer
-    LIST = auto()  # another codec reads
     OUT = auto()
 
 
@@ -101,15 +101,13 @@ def _plan(table: Named) -> _Plan:
     return _Plan(table)
 
 
-class _NamedCodec:
+class _NamedCodec(CallSteps[State]):
     """Reads calls whose name stands outside; arguments are forwarded verbatim as they come."""
 
     def __init__(self, table: Named, machine: Machine) -> None:
+        super().__init__(machine, STEPS, State.OUT)
         self._table = table
         self._plan = _plan(table)
-        self._machine = machine
-        self._sink = machine.sink
-        self._state = State.OUT
         self._wrapped = False
         self._noisy = False
         self._name = ""
@@ -126,17 +124,6 @@ class _NamedCodec:
         self._wrapped = sign.text in self._plan.section_openers
         self._noisy = False
         self._state = State.SECTION if self._wrapped else State.HEADER
-
-    def run(self, text: str, pos: int) -> int:
-        """Consume text while calls are being read."""
-        end = len(text)
-        while pos < end:
-            state = self._state
-            new = STEPS[state](self, text, pos)
-            if self._state in (State.OUT, State.LIST) or (new == pos and self._state is state):
-                return new
-            pos = new
-        return pos
 
     def plain(self) -> str | None:
         """Inside a string of the arguments, anything but quotes, backslashes and control characters passes."""
@@ -163,20 +150,6 @@ class _NamedCodec:
             sink.note("call.truncated")
 
     # ---------------------------------------------------------------------------------------------------- steps
-
-    def _leave(self) -> None:
-        self._state = State.OUT
-        self._machine.leave()
-
-    def _refuse(self) -> None:
-        self._state = State.OUT
-        self._machine.refuse()
-
-    def _blank(self, text: str, pos: int) -> int:
-        stop = blanks(text, pos)
-        if stop > pos:
-            self._sink.keep(text[pos:stop])
-        return stop
 
     def _section(self, text: str, pos: int) -> int:
         sink, plan = self._sink, self._plan
@@ -293,7 +266,7 @@ class _NamedCodec:
         table = self._table.lists
         if table is None:
             return pos
-        self._state = State.LIST
+        self._state = State.OUT
         codec = self._list = self._list or table.codec(self._machine)
         codec.enter(Sign(next(iter(opener for opener, _ in table.wrappers))))
         self._machine.hand(codec)

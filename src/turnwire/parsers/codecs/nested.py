@@ -9,9 +9,10 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from turnwire.parsers.codecs.steps import CallSteps
 from turnwire.parsers.codecs.tags import read_attribute
 from turnwire.parsers.dialect import Codec, Sign
-from turnwire.parsers.scanner import Scanner, blanks
+from turnwire.parsers.scanner import Scanner
 from turnwire.parsers.schema import ANY, STRING, Shape, escape, quote, shape_of, write
 from turnwire.parsers.subschema import element, has_member, member
 
@@ -106,15 +107,13 @@ def _plan(table: Nested) -> _Plan:
     return _Plan(table)
 
 
-class NestedCodec:
+class NestedCodec(CallSteps[State]):
     """Reads nested calls. String elements stream at any depth; others wait for their closer."""
 
     def __init__(self, table: Nested, machine: Machine) -> None:
+        super().__init__(machine, STEPS, State.OUT)
         self._table = table
         self._plan = _plan(table)
-        self._machine = machine
-        self._sink = machine.sink
-        self._state = State.OUT
         self._name = ""
         self._root: Any = None
         self._frames: list[_Frame] = []
@@ -127,17 +126,6 @@ class NestedCodec:
     def enter(self, sign: Sign) -> None:
         """Behind a mark."""
         self._state = State.FIRST
-
-    def run(self, text: str, pos: int) -> int:
-        """Consume text while calls are being read."""
-        end = len(text)
-        while pos < end:
-            state = self._state
-            new = STEPS[state](self, text, pos)
-            if self._state is State.OUT or (new == pos and self._state is state):
-                return new
-            pos = new
-        return pos
 
     def plain(self) -> str | None:
         """A streaming string forwards anything but marks, quotes, backslashes and control characters."""
@@ -161,14 +149,6 @@ class NestedCodec:
                 self._refuse()
 
     # ------------------------------------------------------------------------------------------- around the calls
-
-    def _leave(self) -> None:
-        self._state = State.OUT
-        self._machine.leave()
-
-    def _refuse(self) -> None:
-        self._state = State.OUT
-        self._machine.refuse()
 
     def _tag(self, text: str, pos: int, mark: str) -> tuple[Tag | None, bool]:
         """The tag behind the mark that ends at `pos`; or none, and whether more text may still make one."""
@@ -207,21 +187,20 @@ class NestedCodec:
 
     def _section(self, text: str, pos: int) -> int:
         table, sink, mark = self._table, self._sink, self._table.mark
-        stop = blanks(text, pos)
-        if stop > pos:
-            sink.keep(text[pos:stop])
-        pos = stop
+        pos = self._blank(text, pos)
         if pos == len(text):
             return pos
         if not text.startswith(mark, pos):
             if mark.startswith(text[pos : pos + len(mark)]) and not self._machine.closing:
                 return pos
-            return self._break_off(pos)
+            self._break_off("rescue.missing_closer", table.section)
+            return pos
         tag, waits = self._tag(text, pos + len(mark), mark)
         if waits:
             return pos
         if tag is None or tag.name not in (table.section, table.call):
-            return self._break_off(pos)
+            self._break_off("rescue.missing_closer", table.section)
+            return pos
         if tag.name == table.call and not tag.closes:
             return pos + len(tag.raw) if self._open_call(tag) else pos
         if tag.name == table.call:
@@ -236,14 +215,6 @@ class NestedCodec:
             self._leave()
         return pos + len(tag.raw)
 
-    def _break_off(self, pos: int) -> int:
-        if self._sink.trial is not None:
-            self._refuse()
-        else:
-            self._sink.note("rescue.missing_closer", self._table.section)
-            self._leave()
-        return pos
-
     # ------------------------------------------------------------------------------------------------------ a call
 
     def _open_call(self, tag: Tag) -> bool:
@@ -251,11 +222,7 @@ class NestedCodec:
         machine, sink = self._machine, self._sink
         name = read_attribute(tag.header, "name") or ""
         if not name or not (machine.believed or name in machine.tools):
-            if sink.trial is not None:
-                self._refuse()
-            else:
-                sink.note("call.unnamed", name)
-                self._leave()
+            self._break_off("call.unnamed", name)
             return False
         sink.keep(tag.raw)
         machine.open_call(name)

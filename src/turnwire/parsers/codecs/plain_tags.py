@@ -35,19 +35,9 @@ class PlainTagsCodec(TaggedCodec):
 
     def __init__(self, table: PlainTags, machine: Machine) -> None:
         super().__init__(table, machine)
+        self._steps = PLAIN_STEPS
         self._data = False
         self._fresh = False
-
-    def run(self, text: str, pos: int) -> int:
-        """Consume text while a call is being read."""
-        end = len(text)
-        while pos < end:
-            state = self._state
-            new = PLAIN_STEPS[state](self, text, pos)
-            if self._state is State.OUT or (new == pos and self._state is state):
-                return new
-            pos = new
-        return pos
 
     def plain(self) -> str | None:
         """As in any tagged syntax, but not where a CDATA section may begin or end."""

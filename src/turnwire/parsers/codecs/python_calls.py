@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from turnwire.parsers.codecs.envelope import Envelope, EnvelopeCodec
 from turnwire.parsers.codecs.python_text import PythonText
+from turnwire.parsers.codecs.steps import CallSteps
 from turnwire.parsers.dialect import Codec, Sign
-from turnwire.parsers.scanner import WAIT, Scanner, blanks
+from turnwire.parsers.scanner import WAIT, Scanner
 from turnwire.parsers.schema import quote
 
 if TYPE_CHECKING:
@@ -86,15 +87,13 @@ def _plan(table: PythonCalls) -> _Plan:
     return _Plan(table)
 
 
-class PythonCallsCodec:
+class PythonCallsCodec(CallSteps[State]):
     """Reads Python calls. A call is opened with the first value of its first argument, and strings stream."""
 
     def __init__(self, table: PythonCalls, machine: Machine) -> None:
+        super().__init__(machine, STEPS, State.OUT)
         self._table = table
         self._plan = _plan(table)
-        self._machine = machine
-        self._sink = machine.sink
-        self._state = State.OUT
         self._sign = Sign("[")
         self._closer = ""
         self._wrapped = False
@@ -103,6 +102,7 @@ class PythonCallsCodec:
         self._closed = False
         self._echo: list[str] = []
         self._echoed = 0
+        self._from = 0
         self._reset()
 
     def _reset(self) -> None:
@@ -132,17 +132,15 @@ class PythonCallsCodec:
             self._refuse()
 
     def run(self, text: str, pos: int) -> int:
-        """Consume text while calls are being read."""
-        end = len(text)
-        while pos < end:
-            state = self._state
-            new = STEPS[state](self, text, pos)
-            if self._table.echoes and new > pos and state is not State.ECHO and self._state is not State.ECHO:
-                self._echo.append(text[pos:new])
-            if self._state is State.OUT or (new == pos and self._state is state):
-                return new
-            pos = new
-        return pos
+        """Consume text while calls are being read; what an echo would repeat is remembered."""
+        state = self._state
+        if not self._table.echoes or state is State.ECHO:
+            return super().run(text, pos)
+        self._from = pos
+        stop = super().run(text, pos)
+        if self._state is not State.ECHO:
+            self._echo.append(text[pos:stop])
+        return stop
 
     def plain(self) -> str | None:
         """Inside a string, anything but quotes, backslashes and control characters passes."""
@@ -170,20 +168,6 @@ class PythonCallsCodec:
             sink.note("call.truncated", "".join(self._name))
 
     # ---------------------------------------------------------------------------------------------------- around
-
-    def _leave(self) -> None:
-        self._state = State.OUT
-        self._machine.leave()
-
-    def _refuse(self) -> None:
-        self._state = State.OUT
-        self._machine.refuse()
-
-    def _blank(self, text: str, pos: int) -> int:
-        stop = blanks(text, pos)
-        if stop > pos:
-            self._sink.keep(text[pos:stop])
-        return stop
 
     def _items(self, text: str, pos: int) -> int:
         sink = self._sink
@@ -231,7 +215,7 @@ class PythonCallsCodec:
                 sink.note("rescue.missing_closer", "]")
             sink.keep(marker)
             if self._table.echoes and not first:
-                self._begin_echo()
+                self._begin_echo(text[self._from : pos])
             else:
                 self._leave()
             return pos + len(marker)
@@ -407,8 +391,9 @@ class PythonCallsCodec:
 
     # ------------------------------------------------------------------------------------------------------ an echo
 
-    def _begin_echo(self) -> None:
-        self._echo = ["".join(self._echo).strip()]
+    def _begin_echo(self, read: str) -> None:
+        """The calls are closed; `read` is their text that came in this piece."""
+        self._echo = ["".join((*self._echo, read)).strip()]
         self._echoed = 0
         self._sink.begin_trial("")
         self._state = State.ECHO

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from turnwire.parsers.codecs.arguments import JSON_TEXT, QUOTED, Arguments
 from turnwire.parsers.codecs.envelope import Envelope, EnvelopeCodec
 from turnwire.parsers.codecs.json_text import JsonText
+from turnwire.parsers.codecs.steps import CallSteps
 from turnwire.parsers.codecs.tags import FOLLOWERS, State, Tag, plan_of, read_attribute
 from turnwire.parsers.dialect import Codec, Sign
 from turnwire.parsers.scanner import WAIT, blanks
@@ -88,16 +89,14 @@ _NAME = re.compile(r"[^\s<>{}\[\]()\"'`,;=|]{1,256}")
 _QUOTES = "\"'"
 
 
-class TaggedCodec:
+class TaggedCodec(CallSteps[State]):
     """Reads tagged calls. String values stream; others wait for their closer."""
 
     def __init__(self, table: Tagged, machine: Machine) -> None:
+        super().__init__(machine, STEPS, State.OUT)
         self._table = table
         self._plan = plan_of(table)
-        self._machine = machine
-        self._sink = machine.sink
         self._args = Arguments(machine, table.unwraps)
-        self._state = State.OUT
         self._sign = Sign("")
         self._wrapped = False
         self._name = ""
@@ -117,17 +116,6 @@ class TaggedCodec:
         self._sign = sign
         self._wrapped = sign.text not in self._table.call_open
         self._state = State.SECTION if self._wrapped else State.NAME
-
-    def run(self, text: str, pos: int) -> int:
-        """Consume text while a call is being read."""
-        end = len(text)
-        while pos < end:
-            state = self._state
-            new = STEPS[state](self, text, pos)
-            if self._state is State.OUT or (new == pos and self._state is state):
-                return new
-            pos = new
-        return pos
 
     def plain(self) -> str | None:
         """A streaming string value forwards anything but tags, quotes, backslashes and control characters."""
@@ -160,29 +148,6 @@ class TaggedCodec:
 
     # ------------------------------------------------------------------------------------------- around the calls
 
-    def _leave(self) -> None:
-        self._state = State.OUT
-        self._machine.leave()
-
-    def _refuse(self) -> None:
-        self._state = State.OUT
-        self._machine.refuse()
-
-    def _break_off(self, code: str) -> None:
-        """What comes does not belong to the calls: prose, if no call was seen, else the calls are over."""
-        if self._sink.trial is not None:
-            self._refuse()
-        else:
-            self._sink.note(code, self._name)
-            self._leave()
-
-    def _blank(self, text: str, pos: int) -> int:
-        """The position behind whitespace, which is kept as structure."""
-        stop = blanks(text, pos)
-        if stop > pos:
-            self._sink.keep(text[pos:stop])
-        return stop
-
     def _section(self, text: str, pos: int) -> int:
         sink = self._sink
         pos = self._blank(text, pos)
@@ -199,7 +164,7 @@ class TaggedCodec:
             return pos
         tag = None if marker is None else self._plan.meanings[State.SECTION][marker]
         if marker is None or tag is Tag.SECTION_OPEN or (tag is Tag.CALL_CLOSE and sink.trial is not None):
-            self._break_off("rescue.missing_closer")
+            self._break_off("rescue.missing_closer", self._name)
             return pos
         if tag is Tag.CALL_OPEN:
             self._state = State.NAME
@@ -218,7 +183,7 @@ class TaggedCodec:
         start, stop = self._plan.header.find(text, pos, closing)
         marker = text[start:stop] if stop > 0 else ""
         if start - pos > HEADER_LIMIT or (table.header_end and marker == "<"):
-            self._break_off("call.unnamed")
+            self._break_off("call.unnamed", self._name)
             return pos
         if stop < 0:
             return self._named(text, pos, start, start) if closing and not table.header_end else pos
@@ -236,7 +201,7 @@ class TaggedCodec:
         if table.doubled and name not in machine.tools and name[half:] == "." + name[:half]:
             name = name[:half]
         if _NAME.fullmatch(name) is None or not self._believes(name):
-            self._break_off("call.unnamed")
+            self._break_off("call.unnamed", self._name)
             return pos
         self._sink.keep(text[pos:stop])
         self._open_call(name)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from turnwire.parsers.codecs.arguments import JSON_TEXT, Arguments
 from turnwire.parsers.codecs.json_text import JsonText
+from turnwire.parsers.codecs.steps import Steps
 from turnwire.parsers.codecs.tags import read_attribute
 from turnwire.parsers.dialect import RouterCodec, Sign, Start
 from turnwire.parsers.scanner import Scanner, blanks, prose_pattern
@@ -93,15 +94,13 @@ _PROSE = prose_pattern((OPEN,))
 _VALUE = r'[<"\\\x00-\x1f]'
 
 
-class XtmlCodec:
+class XtmlCodec(Steps[State]):
     """Reads a whole turn. String values stream; others wait for their closer."""
 
     def __init__(self, table: Xtml, machine: Machine) -> None:
+        super().__init__(machine, STEPS, State.PROSE)
         self._table = table
-        self._machine = machine
-        self._sink = machine.sink
         self._args = Arguments(machine)
-        self._state = State.PROSE
         self._kind: BlockKind = "text"
         self._element = ""
         self._name = ""
@@ -117,17 +116,6 @@ class XtmlCodec:
 
     def enter(self, sign: Sign) -> None:
         """A router is in charge from the beginning on: no sign leads to it."""
-
-    def run(self, text: str, pos: int) -> int:
-        """Consume text."""
-        end = len(text)
-        while pos < end:
-            state = self._state
-            new = STEPS[state](self, text, pos)
-            if new == pos and self._state is state:
-                return new
-            pos = new
-        return pos
 
     def plain(self) -> str | None:
         """Prose without the beginning of a marker passes, and so does a streaming string."""

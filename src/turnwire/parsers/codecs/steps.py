@@ -1,0 +1,74 @@
+"""The loop of every codec that reads by a table of steps, and the ways out of its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from turnwire.parsers.scanner import blanks
+
+if TYPE_CHECKING:
+    from turnwire.parsers.machine import Machine
+
+__all__ = ["CallSteps", "Steps"]
+
+S = TypeVar("S", bound=Enum)
+
+
+class Steps(Generic[S]):
+    """A reader with a step for each state: the step consumes text from a position on, may change the state, and
+    returns how far it came. One that does neither waits for more text; a state without a step reads nothing."""
+
+    def __init__(self, machine: Machine, steps: Mapping[S, Callable[[Any, str, int], int]], state: S) -> None:
+        self._machine = machine
+        self._sink = machine.sink
+        self._steps = steps
+        self._state = state
+
+    def run(self, text: str, pos: int) -> int:
+        """Consume text, step by step, until more is needed or somebody else reads on."""
+        end, step_of = len(text), self._steps.get
+        while pos < end:
+            state = self._state
+            step = step_of(state)
+            if step is None:
+                return pos
+            new = step(self, text, pos)
+            if new == pos and self._state is state:
+                return new
+            pos = new
+        return pos
+
+
+class CallSteps(Steps[S]):
+    """A reader of calls: it stands at `out`, which has no step, until it is entered and once it has handed back."""
+
+    def __init__(self, machine: Machine, steps: Mapping[S, Callable[[Any, str, int], int]], out: S) -> None:
+        super().__init__(machine, steps, out)
+        self._out = out
+
+    def _leave(self) -> None:
+        """The calls are over."""
+        self._state = self._out
+        self._machine.leave()
+
+    def _refuse(self) -> None:
+        """What is on trial is no call."""
+        self._state = self._out
+        self._machine.refuse()
+
+    def _break_off(self, code: str, message: str = "") -> None:
+        """What comes does not belong to the calls: prose, if no call was seen, else the calls are over."""
+        if self._sink.trial is not None:
+            self._refuse()
+        else:
+            self._sink.note(code, message)
+            self._leave()
+
+    def _blank(self, text: str, pos: int) -> int:
+        """The position behind whitespace, which is kept as structure."""
+        stop = blanks(text, pos)
+        if stop > pos:
+            self._sink.keep(text[pos:stop])
+        return stop
