@@ -19,6 +19,7 @@ from turnwire.agent import (
     AsyncChatSession,
     Cancelled,
     ChatSession,
+    Endpoint,
     EndpointError,
     Memory,
     MemoryTrimmed,
@@ -267,6 +268,16 @@ async def test_a_busy_server_is_asked_again(plain: Plain) -> None:
     async with AsyncChatSession(server.base, "m") as session:
         assert (await session.chat("Hello")).text == "Hi."
     assert len(server.asked) == 2
+
+
+def test_an_address_without_a_path_means_v1() -> None:
+    for given, used in (
+        ("http://host:1", "http://host:1/v1"),
+        ("http://host:1/", "http://host:1/v1"),
+        ("http://host:1/v1/", "http://host:1/v1"),
+        ("https://host/v1beta/openai", "https://host/v1beta/openai"),
+    ):
+        assert Endpoint(given).base_url == used
 
 
 async def test_no_server_at_all() -> None:

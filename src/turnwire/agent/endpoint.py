@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -36,11 +37,11 @@ class EndpointError(RuntimeError):
 
 
 class Endpoint:
-    """A server's address (with or without `/v1`) and key."""
+    """A server's address and key. An address without a path means its `/v1`."""
 
     def __init__(self, base_url: str, *, api_key: str | None = None, headers: Mapping[str, str] | None = None) -> None:
         base = base_url.rstrip("/")
-        self.base_url = base if base.endswith("/v1") or "/v1/" in base else f"{base}/v1"
+        self.base_url = base if urlsplit(base).path else f"{base}/v1"
         self._headers = {"Accept-Encoding": "identity", **(headers or {})}
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
