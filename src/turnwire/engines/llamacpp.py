@@ -25,6 +25,7 @@ from turnwire.engines.interface import (
 )
 from turnwire.engines.spelling import SpellingTokenizer
 from turnwire.engines.stops import StopFinder
+from turnwire.engines.wishes import made, sampling_wishes
 from turnwire.turns import FinishReason
 
 __all__ = ["LlamaCppEngine", "LlamaCppReading", "LlamaCppTokenizer"]
@@ -213,19 +214,14 @@ class LlamaCppEngine(HTTPEngine):
             "return_progress": True,
             "cache_prompt": True,
         }
-        wishes = {
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k,
-            "min_p": sampling.min_p,
-            "presence_penalty": sampling.presence_penalty,
-            "frequency_penalty": sampling.frequency_penalty,
-            "repeat_penalty": sampling.repetition_penalty,
+        wishes = sampling_wishes(sampling)
+        wishes["repeat_penalty"] = wishes.pop("repetition_penalty")
+        wishes |= {
             "seed": sampling.seed,
             "n_probs": None if sampling.logprobs is None else max(1, sampling.logprobs),
             "logit_bias": [[int(token), bias] for token, bias in sampling.logit_bias.items()] or None,
         }
-        body.update((name, value) for name, value in wishes.items() if value is not None)
+        body |= made(wishes)
         if request.constraint is not None:
             body.update(_guidance(request.constraint))
         return Call("/completion", body)

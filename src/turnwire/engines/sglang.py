@@ -13,7 +13,7 @@ import msgspec
 
 from turnwire.engines.completions import failed_with
 from turnwire.engines.failures import failure
-from turnwire.engines.http import Call, HTTPEngine, Reading
+from turnwire.engines.http import Call
 from turnwire.engines.interface import (
     Capabilities,
     Completion,
@@ -24,7 +24,10 @@ from turnwire.engines.interface import (
     TokenBatch,
     TokenLogprob,
 )
-from turnwire.engines.spelling import Speller, SpellingTokenizer
+from turnwire.engines.served import Models
+from turnwire.engines.spelled import SpelledReading, SpellingEngine
+from turnwire.engines.spelling import Speller
+from turnwire.engines.wishes import made, sampling_wishes
 
 __all__ = ["SGLangEngine", "SGLangReading"]
 
@@ -57,13 +60,11 @@ class _Chunk(msgspec.Struct, gc=False):
 _CHUNKS = msgspec.json.Decoder(list[_Chunk])
 
 
-class SGLangReading(Reading):
+class SGLangReading(SpelledReading):
     """A `/generate` stream. A chunk whose ids are as many as the tokens generated so far tells everything anew."""
 
     def __init__(self, engine: str, prompt_tokens: int, speller: Speller) -> None:
-        self._engine = engine
-        self._prompt = prompt_tokens
-        self._speller = speller
+        super().__init__(engine, prompt_tokens, speller)
         self._told = 0
 
     def feed(self, events: bytes) -> TokenBatch | None:
@@ -94,8 +95,7 @@ class SGLangReading(Reading):
             finish = None
         if finish is not None and isinstance(finish.matched, int) and ids and ids[-1] == finish.matched:
             end_id = ids.pop()
-        text, taken = self._speller.feed(ids)
-        del ids[taken:], logprobs[taken:]
+        text = self._spell(ids, logprobs)
         if self._speller.stopped_by is not None:
             self.end = self._completion(last, "stop_sequence")
         elif finish is not None:
@@ -137,16 +137,7 @@ class _ServerInfo(msgspec.Struct):
     stream_output: bool | None = None
 
 
-class _Model(msgspec.Struct):
-    id: str
-    max_model_len: int | None = None
-
-
-class _Models(msgspec.Struct):
-    data: list[_Model]
-
-
-class SGLangEngine(HTTPEngine):
+class SGLangEngine(SpellingEngine):
     """An SGLang server."""
 
     name = "SGLang"
@@ -157,21 +148,10 @@ class SGLangEngine(HTTPEngine):
         cached_tokens=True,
         logprobs=True,
     )
-
-    def __init__(
-        self,
-        base_url: str,
-        tokenizer: SpellingTokenizer,
-        *,
-        model: str | None = None,
-        api_key: str | None = None,
-    ) -> None:
-        super().__init__(base_url, model=model, api_key=api_key)
-        self._tokenizer = tokenizer
-        self._low_first = False
+    _low_first = False
 
     async def _discover(self) -> EngineInfo:
-        models = (await self._ask("/v1/models", _Models)).data
+        models = (await self._ask("/v1/models", Models)).data
         if not models:
             raise EngineError("internal", f"SGLang at {self._base} serves no model")
         known = next((model for model in models if model.id == self._model), models[0])
@@ -204,22 +184,16 @@ class SGLangEngine(HTTPEngine):
 
     def _call(self, request: GenerateRequest) -> Call:
         sampling, hints = request.sampling, request.hints
-        wishes: dict[str, object | None] = {
-            # SGLang wants room for one token more than it generates.
-            "max_new_tokens": self._room(request, reserve=1),
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k,
-            "min_p": sampling.min_p,
-            "presence_penalty": sampling.presence_penalty,
-            "frequency_penalty": sampling.frequency_penalty,
-            "repetition_penalty": sampling.repetition_penalty,
-            "sampling_seed": sampling.seed,
-            "stop": list(sampling.stop) or None,
-            "stop_token_ids": list(request.stop_token_ids) or None,
-            "logit_bias": sampling.logit_bias or None,
-        }
-        params = {name: value for name, value in wishes.items() if value is not None}
+        params = made(
+            {
+                # SGLang wants room for one token more than it generates.
+                "max_new_tokens": self._room(request, reserve=1),
+                **sampling_wishes(sampling),
+                "sampling_seed": sampling.seed,
+                "stop": list(sampling.stop) or None,
+                "stop_token_ids": list(request.stop_token_ids) or None,
+            }
+        )
         params["skip_special_tokens"] = False
         params["spaces_between_special_tokens"] = False
         if self._window is None and sampling.max_tokens is None:
@@ -246,7 +220,7 @@ class SGLangEngine(HTTPEngine):
         return Call("/generate", body)
 
     def _reading(self, request: GenerateRequest) -> SGLangReading:
-        return SGLangReading(self.name, len(request.prompt_ids), Speller(self._tokenizer, request.sampling.stop))
+        return SGLangReading(self.name, len(request.prompt_ids), self._speller(request))
 
     def _abort_call(self, request: GenerateRequest) -> Call:
         """SGLang looks for closed connections only now and then; told by name, it stops at once."""

@@ -9,7 +9,7 @@ import msgspec
 
 from turnwire.engines.completions import Choice, Usage, decode_chunks, failed, token_logprobs
 from turnwire.engines.failures import failure
-from turnwire.engines.http import Call, HTTPEngine, Reading
+from turnwire.engines.http import Call
 from turnwire.engines.interface import (
     Capabilities,
     Completion,
@@ -20,7 +20,10 @@ from turnwire.engines.interface import (
     TokenBatch,
     TokenLogprob,
 )
+from turnwire.engines.served import Models
+from turnwire.engines.spelled import SpelledReading, SpellingEngine
 from turnwire.engines.spelling import Speller, SpellingTokenizer
+from turnwire.engines.wishes import made, sampling_wishes
 from turnwire.turns import FinishReason
 
 __all__ = ["TRTLLMEngine", "TRTLLMReading"]
@@ -29,13 +32,11 @@ _PRIORITY_SPAN = 10
 """Priorities from -10 to 10 are spread over the server's 0 to 1; 0 is its default, the middle."""
 
 
-class TRTLLMReading(Reading):
+class TRTLLMReading(SpelledReading):
     """A completions stream without text. Usage comes with every chunk, so a stop string ends it at once."""
 
     def __init__(self, engine: str, prompt_tokens: int, speller: Speller) -> None:
-        self._engine = engine
-        self._prompt = prompt_tokens
-        self._speller = speller
+        super().__init__(engine, prompt_tokens, speller)
         self._usage = Usage()
         self._output = 0
         self._reason: FinishReason | None = None
@@ -59,8 +60,7 @@ class TRTLLMReading(Reading):
                 logprobs += token_logprobs(choice.logprobs)
             if choice.finish_reason is not None:
                 self._finish(choice, ids, logprobs)
-        text, taken = self._speller.feed(ids)
-        del ids[taken:], logprobs[taken:]
+        text = self._spell(ids, logprobs)
         self._output += len(ids)
         if self._reason is not None and self._speller.stopped_by is None:
             text += self._speller.flush()
@@ -106,15 +106,7 @@ class _Version(msgspec.Struct):
     version: str
 
 
-class _Model(msgspec.Struct):
-    id: str
-
-
-class _Models(msgspec.Struct):
-    data: list[_Model]
-
-
-class TRTLLMEngine(HTTPEngine):
+class TRTLLMEngine(SpellingEngine):
     """A `trtllm-serve` server."""
 
     name = "TensorRT-LLM"
@@ -135,13 +127,12 @@ class TRTLLMEngine(HTTPEngine):
         api_key: str | None = None,
         window: int | None = None,
     ) -> None:
-        super().__init__(base_url, model=model, api_key=api_key)
-        self._tokenizer = tokenizer
+        super().__init__(base_url, tokenizer, model=model, api_key=api_key)
         self._window = window
 
     async def _discover(self) -> EngineInfo:
         version = await self._maybe("/version", _Version)
-        models = (await self._ask("/v1/models", _Models)).data
+        models = (await self._ask("/v1/models", Models)).data
         if self._model is None and models:
             self._model = models[0].id
         if self._model is None:
@@ -167,21 +158,15 @@ class TRTLLMEngine(HTTPEngine):
             "detokenize": False,
             "add_special_tokens": False,
         }
-        wishes = {
-            "max_tokens": self._room(request),
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k,
-            "min_p": sampling.min_p,
-            "presence_penalty": sampling.presence_penalty,
-            "frequency_penalty": sampling.frequency_penalty,
-            "repetition_penalty": sampling.repetition_penalty,
-            "seed": sampling.seed,
-            "logprobs": sampling.logprobs,
-            "stop_token_ids": list(request.stop_token_ids) or None,
-            "logit_bias": sampling.logit_bias or None,
-        }
-        body.update((name, value) for name, value in wishes.items() if value is not None)
+        body |= made(
+            {
+                "max_tokens": self._room(request),
+                **sampling_wishes(sampling),
+                "seed": sampling.seed,
+                "logprobs": sampling.logprobs,
+                "stop_token_ids": list(request.stop_token_ids) or None,
+            }
+        )
         if sampling.stop:
             # With the stop string left in, the ids add up and our own search decides where the text ends.
             body |= {"stop": list(sampling.stop)}
@@ -195,7 +180,7 @@ class TRTLLMEngine(HTTPEngine):
         return Call("/v1/completions", body)
 
     def _reading(self, request: GenerateRequest) -> TRTLLMReading:
-        return TRTLLMReading(self.name, len(request.prompt_ids), Speller(self._tokenizer, request.sampling.stop))
+        return TRTLLMReading(self.name, len(request.prompt_ids), self._speller(request))
 
 
 def _guidance(constraint: Constraint) -> dict[str, object]:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from turnwire.engines.interface import GenerateRequest
+from turnwire.engines.wishes import made, sampling_wishes
 from turnwire.turns import (
     Block,
     Conversation,
@@ -73,20 +74,14 @@ def chat_body(
 
 def limits(sampling: Sampling) -> dict[str, object]:
     """The sampling wishes that were made, under Chat Completions' names."""
-    wishes: dict[str, object | None] = {
-        "max_tokens": sampling.max_tokens,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "top_k": sampling.top_k,
-        "min_p": sampling.min_p,
-        "presence_penalty": sampling.presence_penalty,
-        "frequency_penalty": sampling.frequency_penalty,
-        "repetition_penalty": sampling.repetition_penalty,
-        "seed": sampling.seed,
-        "stop": list(sampling.stop) or None,
-        "logit_bias": sampling.logit_bias or None,
-    }
-    return {name: value for name, value in wishes.items() if value is not None}
+    return made(
+        {
+            "max_tokens": sampling.max_tokens,
+            **sampling_wishes(sampling),
+            "seed": sampling.seed,
+            "stop": list(sampling.stop) or None,
+        }
+    )
 
 
 def tool_arguments(call: ToolCallBlock) -> str:

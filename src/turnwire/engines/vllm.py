@@ -14,6 +14,8 @@ import msgspec
 from turnwire.engines.completions import Chunk, CompletionsReading
 from turnwire.engines.http import Call, HTTPEngine
 from turnwire.engines.interface import Capabilities, Constraint, EngineError, EngineInfo, GenerateRequest
+from turnwire.engines.served import Models
+from turnwire.engines.wishes import made, sampling_wishes
 
 __all__ = ["VLLMEngine"]
 
@@ -23,15 +25,6 @@ _NATIVE = "/inference/v1/generate"
 
 class _Version(msgspec.Struct):
     version: str
-
-
-class _Model(msgspec.Struct):
-    id: str
-    max_model_len: int | None = None
-
-
-class _Models(msgspec.Struct):
-    data: list[_Model]
 
 
 class VLLMEngine(HTTPEngine):
@@ -47,7 +40,7 @@ class VLLMEngine(HTTPEngine):
 
     async def _discover(self) -> EngineInfo:
         version = await self._maybe("/version", _Version)
-        models = (await self._ask("/v1/models", _Models)).data
+        models = (await self._ask("/v1/models", Models)).data
         known = next((model for model in models if model.id == self._model), None) if self._model else None
         warnings: list[str] = []
         if known is None and models:
@@ -135,22 +128,16 @@ class VLLMEngine(HTTPEngine):
 
     def _call(self, request: GenerateRequest) -> Call:
         sampling, hints = request.sampling, request.hints
-        wishes = {
-            "max_tokens": self._room(request),
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k,
-            "min_p": sampling.min_p,
-            "presence_penalty": sampling.presence_penalty,
-            "frequency_penalty": sampling.frequency_penalty,
-            "repetition_penalty": sampling.repetition_penalty,
-            "seed": sampling.seed,
-            "logprobs": sampling.logprobs,
-            "stop": list(sampling.stop) or None,
-            "stop_token_ids": list(request.stop_token_ids) or None,
-            "logit_bias": sampling.logit_bias or None,
-        }
-        options: dict[str, object] = {name: value for name, value in wishes.items() if value is not None}
+        options = made(
+            {
+                "max_tokens": self._room(request),
+                **sampling_wishes(sampling),
+                "seed": sampling.seed,
+                "logprobs": sampling.logprobs,
+                "stop": list(sampling.stop) or None,
+                "stop_token_ids": list(request.stop_token_ids) or None,
+            }
+        )
         # None, not left out: the default is 16.
         options.setdefault("max_tokens", None)
         options |= {"skip_special_tokens": False, "spaces_between_special_tokens": False}
