@@ -255,3 +255,13 @@ async def test_a_thread_goes_on_from_its_last_answer(serve: Serve, tmp_path: Pat
     status, error = await client.post("/v1/messages", follow)
     assert status == 404
     assert error["error"]["details"]["error_code"] == "thread_not_found"
+
+
+async def test_a_script_that_disconnects_is_told_once_no_worker_gets_further(serve: Serve) -> None:
+    client = await serve({"text": "word " * 200, "finish": "disconnect", "after": 40})
+    async with client.session.post(client.base + "/v1/messages", json=request()) as answer:
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await answer.read()
+    pool = client.gateway.runtimes[0].engine
+    assert pool.statistics.migrations <= 4  # type: ignore[attr-defined]
+    assert pool.active == 0  # type: ignore[attr-defined]

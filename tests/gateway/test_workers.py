@@ -262,3 +262,10 @@ async def test_who_waits_too_long_or_gives_up_leaves_the_line() -> None:
     engine.gate.set()
     await holder
     assert engines.active == 0
+
+
+async def test_a_turn_that_always_makes_a_little_progress_still_ends() -> None:
+    engines = pool(FakeEngine(deaths=99, dies_after=2), progress=1, moves=5)
+    with pytest.raises(EngineError, match="died"):
+        await collect(engines, request())
+    assert engines.statistics.migrations == 5

@@ -13,6 +13,8 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+import msgspec
+
 from turnwire.engines.hashed_words import hashed_words
 from turnwire.engines.interface import (
     Capabilities,
@@ -72,15 +74,20 @@ class ScriptedEngine:
             raise EngineError(
                 "context_overflow", f"the prompt has {len(prompt)} tokens; the window holds {self._window}"
             )
-        line = self._script.behind(self._script.line_for(request.conversation), prompt)
-        performance = self._script.perform(line, request.sampling)
+        resumed, sampling = request.resumed, request.sampling
+        origin = prompt[: len(prompt) - resumed] if resumed else prompt
+        line = self._script.behind(self._script.line_for(request.conversation), origin)
+        if resumed and sampling.max_tokens is not None:
+            sampling = msgspec.structs.replace(sampling, max_tokens=sampling.max_tokens + resumed)
+        performance = self._script.perform(line, sampling)
         sequence = self._cache.sequence(prompt, salt)
         cached = self._cache.match(sequence)
         first = line.first_delay_ms / 1000
         rate = line.prefill_tokens_per_s or self._prefill
         if rate:
             first += (len(prompt) - cached) / rate
-        loop, wheel, batches, delay = asyncio.get_running_loop(), self._wheel, performance.batches, line.delay_ms / 1000
+        batches = _behind(performance.batches, resumed) if resumed else performance.batches
+        loop, wheel, delay = asyncio.get_running_loop(), self._wheel, line.delay_ms / 1000
         begun = loop.time() + first
         if first:
             await wheel.until(begun)
@@ -105,9 +112,10 @@ class ScriptedEngine:
         if performance.reason is None:
             await self._fail(line)
             return
-        sequence.extend(performance.ids)
+        sequence.extend(performance.ids[resumed:])
         self._cache.store(sequence)
-        yield Completion(performance.reason, len(prompt), len(performance.ids), cached, performance.stop_sequence)
+        said = len(performance.ids) - resumed
+        yield Completion(performance.reason, len(prompt), said, cached, performance.stop_sequence)
 
     async def _fail(self, line: Line) -> NoReturn:
         if line.finish == "hang":
@@ -135,6 +143,20 @@ class ScriptedEngine:
 
 def _closed() -> EngineError:
     return EngineError("disconnected", "the engine was closed")
+
+
+def _behind(batches: Sequence[TokenBatch], resumed: int) -> tuple[TokenBatch, ...]:
+    """What is left to say of a turn of which another worker has already said `resumed` tokens."""
+    left: list[TokenBatch] = []
+    for batch in batches:
+        if resumed >= len(batch.ids):
+            resumed -= len(batch.ids)
+        elif resumed:
+            left.append(TokenBatch("", batch.ids[resumed:], batch.logprobs[resumed:]))
+            resumed = 0
+        else:
+            left.append(batch)
+    return tuple(left)
 
 
 def _joined(batches: Sequence[TokenBatch]) -> TokenBatch:

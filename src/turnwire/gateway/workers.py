@@ -35,7 +35,7 @@ log = logging.getLogger("turnwire.workers")
 class PoolLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Concurrency per worker, how many may wait and for how long, and how often in a row a turn may be refused
     (`retries`) or lose its worker (`migrations`). A worker that said `progress` tokens before it died does not
-    count."""
+    count, but no turn moves more than `moves` times in all."""
 
     concurrency: int = 256
     queue: int = 1024
@@ -43,6 +43,7 @@ class PoolLimits(msgspec.Struct, frozen=True, kw_only=True):
     retries: int = 3
     migrations: int = 3
     progress: int = 16
+    moves: int = 64
     recovery: float = 10.0
 
 
@@ -126,7 +127,7 @@ class WorkerPool:
         """See the module's promise."""
         journey = _Journey(request, self._tokenizer)
         hashes = block_hashes(request.prompt_ids, salt=request.hints.cache_salt or "")
-        refused = moved = 0
+        refused = moved = total = 0
         while True:
             try:
                 worker = await self._admit(request, hashes)
@@ -165,10 +166,12 @@ class WorkerPool:
                     continue
                 refused = 0
                 moved = 0 if journey.leg >= self.limits.progress else moved
-                if error.kind != "disconnected" or not journey.can_move or moved >= self.limits.migrations:
+                spent = moved >= self.limits.migrations or total >= self.limits.moves
+                if error.kind != "disconnected" or not journey.can_move or spent:
                     self.statistics.migrations_failed += error.kind == "disconnected"
                     raise
                 moved += 1
+                total += 1
                 self.statistics.migrations += 1
                 log.warning(
                     "turn %s moves on from %s after %d tokens", request.hints.request_id, worker.name, journey.count
