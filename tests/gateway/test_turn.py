@@ -206,3 +206,12 @@ async def test_a_forced_call_is_put_into_the_models_mouth_where_nothing_guides_i
     assert prefilled > 0
     assert outcome.output_ids[:prefilled] == list(engine.seen[0].prompt_ids[-prefilled:])
     assert (outcome.usage.prompt, outcome.usage.output) == (9 - prefilled, 2 + prefilled)
+
+
+async def test_a_forbidden_call_stays_text() -> None:
+    text = "No tools.\n</think>\n\n<tool_call>\n<function=ls>\n</function>\n</tool_call>"
+    engine = Engine([TokenBatch(text, (1, 2)), Completion("stop", 9, 2)])
+    message = await answer(engine, tool_choice=ToolChoice(mode="none"))
+    assert "tool_calls" not in message
+    assert "<function=ls>" in message["content"]
+    assert message["reasoning_content"] == "No tools."

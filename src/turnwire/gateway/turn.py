@@ -149,7 +149,10 @@ class Turn:
         plan = self._plan = plan_constraint(conversation, runtime.dialect, runtime.engine.capabilities, start)
         self.outcome.notes.extend(plan.notes)
         if runtime.engine.capabilities.yields != "events":
-            self._parser = Parser(runtime.dialect, conversation.tools, start)
+            # Who forbade calls gets none: what the model writes all the same stays text, and no tool runs.
+            forbidden = conversation.tool_choice.mode == "none"
+            dialect = runtime.dialect.without_calls() if forbidden else runtime.dialect
+            self._parser = Parser(dialect, conversation.tools, start)
         prefill = runtime.tokenizer.encode(plan.prefill) if plan.prefill else []
         self._prefilled = len(prefill)
         steps = runtime.engine.generate(self.request(prefill))
