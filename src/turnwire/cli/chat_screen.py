@@ -5,7 +5,6 @@ Promise: what is finished is printed for good and scrolls away like any output; 
 
 from __future__ import annotations
 
-import threading
 import time
 from types import TracebackType
 
@@ -90,8 +89,8 @@ class TurnScreen:
         self._tools: dict[str, tuple[str, float]] = {}
         self._waiting = False
         self._since = time.monotonic()
-        # The live area is drawn by a thread of its own while events arrive in another.
-        self._changing = threading.RLock()
+        # The live area is drawn by a thread of its own while events arrive in another. Drawing takes snapshots instead
+        # of a lock: printing waits for the drawing thread, so a lock held while printing could wait for itself.
         self._live = Live(self, console=console, refresh_per_second=12, transient=True, vertical_overflow="crop")
 
     def __enter__(self) -> TurnScreen:
@@ -101,23 +100,17 @@ class TurnScreen:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._changing:
-            self._settle()
-            self._waiting = False
-            self._tools.clear()
+        self._settle()
+        self._waiting = False
+        self._tools.clear()
         self._live.__exit__(kind, error, trace)
 
     def fold(self) -> None:
         """Show or hide the thoughts from here on."""
-        with self._changing:
-            self.unfolded = not self.unfolded
+        self.unfolded = not self.unfolded
 
     def show(self, event: AgentEvent) -> None:
         """One event of the turn."""
-        with self._changing:
-            self._show(event)
-
-    def _show(self, event: AgentEvent) -> None:
         if isinstance(event, StepStarted):
             self._settle()
             self._waiting = True
@@ -183,22 +176,18 @@ class TurnScreen:
     # ------------------------------------------------------------------------------------------------ still changing
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        with self._changing:
-            yield from self._moving()
-
-    def _moving(self) -> RenderResult:
         now = time.monotonic()
-        if self._thought:
-            text = "".join(self._thought)
+        text, rest, tools = "".join(self._thought), self._flow.rest, tuple(self._tools.values())
+        if text:
             words = Text(f"thinking, {now - self._thinking_since:.1f} s, {_words(text)}", "dim italic")
             yield self._spinning(words)
             if self.unfolded:
                 yield Padding(Text("\n".join(text.strip().splitlines()[-_SHOWN_LINES:]), "dim"), (0, 0, 0, 2))
-        if self._flow.rest.strip():
-            yield _Prose(self._flow.rest)
-        for line, since in self._tools.values():
+        if rest.strip():
+            yield _Prose(rest)
+        for line, since in tools:
             yield self._spinning(Text.assemble(line, (f"  {now - since:.1f} s", "cyan")))
-        if self._waiting and not self._thought and not self._flow.rest and not self._tools:
+        if self._waiting and not text and not rest and not tools:
             yield self._spinning(Text("waiting for the model", "dim"))
         yield Text("Esc cancels · t shows or hides thoughts", "bright_black")
 
