@@ -5,6 +5,7 @@ Promise: what is finished is printed for good and scrolls away like any output; 
 
 from __future__ import annotations
 
+import threading
 import time
 from types import TracebackType
 
@@ -33,6 +34,7 @@ from turnwire.cli.chat_flow import MarkdownFlow
 __all__ = ["TurnScreen", "call_line"]
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_FRAME_SECONDS = 1 / 12
 _SHOWN_LINES = 8
 _ARGUMENT_CHARS = 60
 _RESULT_CHARS = 100
@@ -89,17 +91,28 @@ class TurnScreen:
         self._tools: dict[str, tuple[str, float]] = {}
         self._waiting = False
         self._since = time.monotonic()
-        # The live area is drawn by a thread of its own while events arrive in another. Drawing takes snapshots instead
-        # of a lock: printing waits for the drawing thread, so a lock held while printing could wait for itself.
-        self._live = Live(self, console=console, refresh_per_second=12, transient=True, vertical_overflow="crop")
+        # The live area is repainted by a thread of ours while events arrive in another, and everything that draws holds
+        # this lock: with a thread of Live's own, its lock and ours could wait for each other.
+        self._drawing = threading.RLock()
+        self._over = threading.Event()
+        self._painter = threading.Thread(target=self._paint, daemon=True, name="screen")
+        self._live = Live(self, console=console, auto_refresh=False, transient=True, vertical_overflow="crop")
 
     def __enter__(self) -> TurnScreen:
         self._live.__enter__()
+        self._painter.start()
         return self
+
+    def _paint(self) -> None:
+        while not self._over.wait(_FRAME_SECONDS):
+            with self._drawing:
+                self._live.refresh()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._over.set()
+        self._painter.join()
         self._settle()
         self._waiting = False
         self._tools.clear()
@@ -107,10 +120,15 @@ class TurnScreen:
 
     def fold(self) -> None:
         """Show or hide the thoughts from here on."""
-        self.unfolded = not self.unfolded
+        with self._drawing:
+            self.unfolded = not self.unfolded
 
     def show(self, event: AgentEvent) -> None:
         """One event of the turn."""
+        with self._drawing:
+            self._show(event)
+
+    def _show(self, event: AgentEvent) -> None:
         if isinstance(event, StepStarted):
             self._settle()
             self._waiting = True
