@@ -111,6 +111,8 @@ class GatewayServer(uvicorn.Server):
 
     def _asked_to_stop(self) -> None:
         if self._drain is not None:
+            # What is cut off now complains in the log; a person who asked twice knows.
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
             self.force_exit = self.should_exit = True
             return
         self._drain = asyncio.ensure_future(self._drained())
