@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ from click.testing import CliRunner
 
 from turnwire.cli.main import main
 from turnwire.gateway import keys
+from turnwire.gateway.guard import KeyUse
 from turnwire.gateway.keys import ANONYMOUS, Key, Keyring, KeysError, hash_key, new_key, presented, ranked
 from turnwire.protocols.context import PRIORITY_BOUND
+from turnwire.protocols.wire import TurnFailure
 from turnwire.turns import Conversation, TurnContext
 
 
@@ -100,3 +103,18 @@ def test_the_command_writes_what_the_gateway_reads(tmp_path: Path) -> None:
     assert (found.owner, found.scopes, found.concurrency) == ("team", ("inference", "admin"), 2)
     assert (found.requests_per_minute, found.priority) == (60, 3)
     assert Path(path).stat().st_mode & 0o077 == 0
+
+
+def test_who_waits_as_long_as_told_is_let_in() -> None:
+    now = [0.0]
+    use = KeyUse(Key(name="a", hash=hash_key("x"), requests_per_minute=30), clock=lambda: now[0])
+    for _ in range(30):
+        use.ask()
+    for _ in range(50):
+        now[0] += 0.013
+        with pytest.raises(TurnFailure) as refused:
+            use.ask()
+        told = re.search(r"try again in ([\d.]+)s", refused.value.message)
+        assert told is not None
+        now[0] += float(told[1])
+        use.ask()

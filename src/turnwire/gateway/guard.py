@@ -6,6 +6,7 @@ denies by default once a key is set, and bounds what one key may do at a time.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 
@@ -40,7 +41,8 @@ class KeyUse:
             self._tokens = min(per_minute, self._tokens + (now - self._filled) * per_minute / 60)
             self._filled = now
             if self._tokens < 1:
-                wait = (1 - self._tokens) * 60 / per_minute
+                # Rounded up and a little more: who comes back just when told must not be told again.
+                wait = math.ceil((1 - self._tokens) * 600 / per_minute) / 10 + 0.1
                 raise TurnFailure(
                     "rate_limited",
                     f"This key may ask {per_minute} times a minute; try again in {wait:.1f}s.",
