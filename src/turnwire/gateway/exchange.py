@@ -11,7 +11,7 @@ import logging
 import secrets
 import string
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -133,8 +133,9 @@ class ASGISink:
     async def open(self) -> None:
         await self._send(self._start)
 
-    async def write(self, data: bytes) -> None:
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+    def write(self, data: bytes) -> Awaitable[None]:
+        # No coroutine of its own: this is called once per engine wake-up.
+        return self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def close(self) -> None:
         await self._send({"type": "http.response.body", "body": b""})
