@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from .serve import gateway_options
+from turnwire.cli.serve import gateway_options
 
 __all__ = ["doctor"]
 

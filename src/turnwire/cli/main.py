@@ -8,16 +8,15 @@ from __future__ import annotations
 import click
 
 import turnwire
-
-from .chat import chat
-from .codex_catalog import codex_catalog
-from .doctor import doctor
-from .fetch_model import fetch_model
-from .keys import keys
-from .launch import launch
-from .models import models
-from .parse import dialects_command, parse
-from .serve import serve
+from turnwire.cli.chat import chat
+from turnwire.cli.codex_catalog import codex_catalog
+from turnwire.cli.doctor import doctor
+from turnwire.cli.fetch_model import fetch_model
+from turnwire.cli.keys import keys
+from turnwire.cli.launch import launch
+from turnwire.cli.models import models
+from turnwire.cli.parse import dialects_command, parse
+from turnwire.cli.serve import serve
 
 __all__ = ["main"]
 

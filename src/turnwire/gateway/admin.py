@@ -12,11 +12,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from turnwire.gateway.journal import Journal
+from turnwire.gateway.openapi import openapi_document
 from turnwire.protocols.chat import error_reply
 from turnwire.protocols.wire import TurnFailure
-
-from .journal import Journal
-from .openapi import openapi_document
 
 __all__ = ["AdminRoutes"]
 

@@ -23,37 +23,36 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnwire.continuity import sentence
+from turnwire.gateway.admin import AdminRoutes
+from turnwire.gateway.chat import ChatEndpoint
+from turnwire.gateway.completions import CompletionsEndpoint
+from turnwire.gateway.embeddings import EmbeddingsEndpoint
+from turnwire.gateway.exchange import Api
+from turnwire.gateway.guard import Guard
+from turnwire.gateway.heartbeat import Heartbeat
+from turnwire.gateway.journal import Journal, summary_of
+from turnwire.gateway.keys import Keyring
+from turnwire.gateway.limits import request_limits
+from turnwire.gateway.listing import ModelRoutes
+from turnwire.gateway.messages import MessagesEndpoint
+from turnwire.gateway.metrics import Metrics
+from turnwire.gateway.openapi import methods_of
+from turnwire.gateway.passage import Passage
+from turnwire.gateway.records import Recorder
+from turnwire.gateway.responses import ResponseRoutes
+from turnwire.gateway.runtime import ModelRuntime
+from turnwire.gateway.settings import Settings
+from turnwire.gateway.shelf import ResponseShelf
+from turnwire.gateway.stores import Retention, open_store
+from turnwire.gateway.tokens import TokenRoutes
+from turnwire.gateway.tracing import open_tracing
+from turnwire.gateway.websocket import NoSocket, ResponsesSocket
+from turnwire.gateway.workers import WorkerPool
 from turnwire.profiles import codex_entry
 from turnwire.protocols import anthropic, chat, responses
 from turnwire.protocols.codex_catalog import alias_entries, catalog_etag
 from turnwire.protocols.models import ModelRow, resolve
 from turnwire.protocols.wire import ErrorReply, TurnFailure
-
-from .admin import AdminRoutes
-from .chat import ChatEndpoint
-from .completions import CompletionsEndpoint
-from .embeddings import EmbeddingsEndpoint
-from .exchange import Api
-from .guard import Guard
-from .heartbeat import Heartbeat
-from .journal import Journal, summary_of
-from .keys import Keyring
-from .limits import request_limits
-from .listing import ModelRoutes
-from .messages import MessagesEndpoint
-from .metrics import Metrics
-from .openapi import methods_of
-from .passage import Passage
-from .records import Recorder
-from .responses import ResponseRoutes
-from .runtime import ModelRuntime
-from .settings import Settings
-from .shelf import ResponseShelf
-from .stores import Retention, open_store
-from .tokens import TokenRoutes
-from .tracing import open_tracing
-from .websocket import NoSocket, ResponsesSocket
-from .workers import WorkerPool
 
 __all__ = ["Gateway", "create_app"]
 

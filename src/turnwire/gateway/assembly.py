@@ -18,6 +18,12 @@ from turnwire.engines.embedded import EmbeddedEngine, EmbeddedSettings
 from turnwire.engines.interface import Engine, EngineError, EngineInfo
 from turnwire.engines.script import ScriptError
 from turnwire.engines.spec import EngineSpec, SpecError, create_engine, parse_spec
+from turnwire.gateway.runtime import ModelRuntime
+from turnwire.gateway.sealkeys import SealKeyError, seal_keys
+from turnwire.gateway.settings import Settings
+from turnwire.gateway.sources import PromptSource, SourceError, find_source
+from turnwire.gateway.turnstore_sqlite import SQLiteTurnStore
+from turnwire.gateway.workers import PoolLimits, Worker, WorkerPool
 from turnwire.parsers import Dialect, UnknownDialect, detect, resolve
 from turnwire.profiles import Profile, ProfileError, load_book
 from turnwire.prompts.builder import PromptBuilder
@@ -29,13 +35,6 @@ from turnwire.prompts.seals import Sealer
 from turnwire.prompts.stability import StabilityOptions
 from turnwire.prompts.store import MemoryTurnStore, TurnStore
 from turnwire.prompts.template import ChatTemplate, Renderer, default_template
-
-from .runtime import ModelRuntime
-from .sealkeys import SealKeyError, seal_keys
-from .settings import Settings
-from .sources import PromptSource, SourceError, find_source
-from .turnstore_sqlite import SQLiteTurnStore
-from .workers import PoolLimits, Worker, WorkerPool
 
 __all__ = ["AssemblyError", "assemble"]
 

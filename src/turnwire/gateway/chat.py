@@ -8,12 +8,11 @@ from __future__ import annotations
 import msgspec
 from starlette.types import Receive, Send
 
+from turnwire.gateway.choices import run_side_by_side
+from turnwire.gateway.exchange import ASGISink, TurnEndpoint, mint
+from turnwire.gateway.passage import Passage
+from turnwire.gateway.turn import Turn
 from turnwire.protocols import chat
-
-from .choices import run_side_by_side
-from .exchange import ASGISink, TurnEndpoint, mint
-from .passage import Passage
-from .turn import Turn
 
 __all__ = ["ChatEndpoint"]
 

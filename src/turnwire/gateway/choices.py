@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from starlette.types import Message as ASGIMessage
 from starlette.types import Receive
 
+from turnwire.gateway.exchange import ASGISink, Host, run_watched
+from turnwire.gateway.turn import Turn
 from turnwire.protocols.wire import TurnFailure
-
-from .exchange import ASGISink, Host, run_watched
-from .turn import Turn
 
 __all__ = ["run_side_by_side"]
 

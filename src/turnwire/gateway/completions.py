@@ -11,6 +11,12 @@ import time
 from starlette.types import Receive, Scope, Send
 
 from turnwire.continuity import Verdict
+from turnwire.gateway.choices import run_side_by_side
+from turnwire.gateway.exchange import ASGISink, TurnEndpoint, headers_of, key_of, mint, response_headers, tenant_of
+from turnwire.gateway.keys import Key, ranked
+from turnwire.gateway.passage import Passage
+from turnwire.gateway.runtime import ModelRuntime
+from turnwire.gateway.turn import Turn
 from turnwire.parsers import resolve
 from turnwire.prompts.prompt import Prompt
 from turnwire.prompts.recall_shape import Witness
@@ -18,13 +24,6 @@ from turnwire.prompts.seals import TurnSealer
 from turnwire.protocols import completions
 from turnwire.protocols.wire import Inbound, TurnFacts, TurnFailure
 from turnwire.turns import Conversation, Message, TextBlock
-
-from .choices import run_side_by_side
-from .exchange import ASGISink, TurnEndpoint, headers_of, key_of, mint, response_headers, tenant_of
-from .keys import Key, ranked
-from .passage import Passage
-from .runtime import ModelRuntime
-from .turn import Turn
 
 __all__ = ["CompletionsEndpoint"]
 

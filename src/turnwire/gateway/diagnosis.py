@@ -9,12 +9,11 @@ from typing import Literal
 
 import msgspec
 
+from turnwire.gateway.assembly import AssemblyError, assemble
+from turnwire.gateway.keys import Keyring, KeysError
+from turnwire.gateway.runtime import ModelRuntime
+from turnwire.gateway.settings import Settings
 from turnwire.prompts.traits import TemplateTraits
-
-from .assembly import AssemblyError, assemble
-from .keys import Keyring, KeysError
-from .runtime import ModelRuntime
-from .settings import Settings
 
 __all__ = ["Finding", "diagnose"]
 

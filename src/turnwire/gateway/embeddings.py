@@ -11,12 +11,11 @@ import asyncio
 from starlette.types import Receive, Scope, Send
 
 from turnwire.engines.interface import EngineError
+from turnwire.gateway.exchange import TurnEndpoint, headers_of, mint, reply
+from turnwire.gateway.runtime import ModelRuntime
+from turnwire.gateway.turn import failure_of
 from turnwire.protocols import embeddings
 from turnwire.protocols.wire import TurnFailure
-
-from .exchange import TurnEndpoint, headers_of, mint, reply
-from .runtime import ModelRuntime
-from .turn import failure_of
 
 __all__ = ["EmbeddingsEndpoint"]
 

@@ -20,15 +20,14 @@ from starlette.types import Receive, Scope, Send
 
 from turnwire.continuity import Verdict
 from turnwire.continuity import header as prefix_header
+from turnwire.gateway.bodies import expand
+from turnwire.gateway.heartbeat import Heartbeat
+from turnwire.gateway.keys import ANONYMOUS, Key, ranked
+from turnwire.gateway.limits import RequestLimits
+from turnwire.gateway.passage import Passage, TurnOutcome
+from turnwire.gateway.runtime import ModelRuntime
+from turnwire.gateway.turn import Sink, Turn
 from turnwire.protocols.wire import Encoder, ErrorKind, ErrorReply, Inbound, TurnFacts, TurnFailure
-
-from .bodies import expand
-from .heartbeat import Heartbeat
-from .keys import ANONYMOUS, Key, ranked
-from .limits import RequestLimits
-from .passage import Passage, TurnOutcome
-from .runtime import ModelRuntime
-from .turn import Sink, Turn
 
 __all__ = [
     "ASGISink",

@@ -12,10 +12,9 @@ from collections.abc import Callable, Mapping
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from turnwire.gateway.keys import Key, Keyring, presented
+from turnwire.gateway.limits_hosts import is_from_here
 from turnwire.protocols.wire import ErrorReply, TurnFailure
-
-from .keys import Key, Keyring, presented
-from .limits_hosts import is_from_here
 
 __all__ = ["Guard", "KeyUse"]
 

@@ -16,8 +16,7 @@ from typing import Any
 import msgspec
 
 from turnwire.continuity import header as prefix_header
-
-from .passage import Passage
+from turnwire.gateway.passage import Passage
 
 __all__ = ["Journal", "JsonLines", "TurnSummary", "summary_of"]
 

@@ -11,12 +11,11 @@ from typing import Any
 
 import msgspec
 
+from turnwire.gateway.images import forbidden_reference
+from turnwire.gateway.settings import Settings
 from turnwire.protocols.json_body import invalid
 from turnwire.protocols.limits import Limits
 from turnwire.turns import Conversation, ImageBlock, ToolResultBlock
-
-from .images import forbidden_reference
-from .settings import Settings
 
 __all__ = ["RequestLimits", "request_limits"]
 

@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from starlette.types import Receive, Send
 
 from turnwire.continuity import Verdict, anthropic_diagnostics
+from turnwire.gateway.exchange import Api, Host, TurnEndpoint
+from turnwire.gateway.passage import Passage
+from turnwire.gateway.stores import Store
 from turnwire.protocols import anthropic
 from turnwire.protocols.wire import Encoder, Inbound, TurnFailure
 from turnwire.turns import Event, Usage
-
-from .exchange import Api, Host, TurnEndpoint
-from .passage import Passage
-from .stores import Store
 
 __all__ = ["MessagesEndpoint"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
-from .journal import TurnSummary
-from .passage import Passage
-from .workers import PoolStatistics, WorkerPool
+from turnwire.gateway.journal import TurnSummary
+from turnwire.gateway.passage import Passage
+from turnwire.gateway.workers import PoolStatistics, WorkerPool
 
 __all__ = ["Metrics"]
 

@@ -11,12 +11,11 @@ import time
 import msgspec
 
 from turnwire.continuity import Verdict
+from turnwire.gateway.runtime import ModelRuntime
 from turnwire.prompts.prompt import Prompt
 from turnwire.prompts.recall_shape import Witness
 from turnwire.protocols.wire import Inbound, TurnFailure
 from turnwire.turns import Finished, Note, Usage
-
-from .runtime import ModelRuntime
 
 __all__ = ["Passage", "TurnOutcome"]
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import msgspec
 
 from turnwire.continuity import header as prefix_header
-
-from .passage import Passage
+from turnwire.gateway.passage import Passage
 
 __all__ = ["Recorder", "TurnRecord"]
 

@@ -19,15 +19,24 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Send
 
 from turnwire.continuity import Verdict, responses_diagnostics
+from turnwire.gateway.bodies import expand
+from turnwire.gateway.exchange import (
+    Api,
+    Host,
+    TurnEndpoint,
+    mint,
+    read_body,
+    reply,
+    response_headers,
+    run_watched,
+    tenant_of,
+)
+from turnwire.gateway.passage import Passage
+from turnwire.gateway.shelf import LiveResponse, ResponseShelf
+from turnwire.gateway.turn import Turn
 from turnwire.protocols import responses
 from turnwire.protocols.responses import Echo, StreamEncoder, response_id, with_ids
 from turnwire.protocols.wire import Encoder, ErrorReply, Inbound, TurnFailure
-
-from .bodies import expand
-from .exchange import Api, Host, TurnEndpoint, mint, read_body, reply, response_headers, run_watched, tenant_of
-from .passage import Passage
-from .shelf import LiveResponse, ResponseShelf
-from .turn import Turn
 
 __all__ = ["RESPONSES", "ResponseRoutes", "post_failure"]
 

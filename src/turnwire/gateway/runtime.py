@@ -36,7 +36,7 @@ from turnwire.turns import (
 )
 
 if TYPE_CHECKING:
-    from .passage import Passage
+    from turnwire.gateway.passage import Passage
 
 __all__ = ["ModelRuntime"]
 

@@ -11,7 +11,7 @@ import os
 import secrets
 from pathlib import Path
 
-from .settings import Settings
+from turnwire.gateway.settings import Settings
 
 __all__ = ["SealKeyError", "default_key_file", "seal_keys"]
 

@@ -18,11 +18,10 @@ from collections.abc import Generator
 import uvicorn
 
 from turnwire.engines.downloads import Progress
-
-from .app import Gateway, create_app
-from .assembly import assemble
-from .limits_http import HttpBounds, bounded_http, bounded_socket
-from .settings import Settings
+from turnwire.gateway.app import Gateway, create_app
+from turnwire.gateway.assembly import assemble
+from turnwire.gateway.limits_http import HttpBounds, bounded_http, bounded_socket
+from turnwire.gateway.settings import Settings
 
 __all__ = ["GatewayServer", "run", "server_config"]
 

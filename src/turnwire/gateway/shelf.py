@@ -16,10 +16,9 @@ from typing import Any, Protocol
 import msgspec
 import zstandard
 
+from turnwire.gateway.stores import Store
 from turnwire.protocols.responses import RequestBody, Stored, StoredResponse, history
 from turnwire.protocols.responses.stored import MAX_CHAIN
-
-from .stores import Store
 
 __all__ = ["LiveResponse", "ResponseShelf", "turn_of"]
 

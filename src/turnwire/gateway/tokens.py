@@ -10,13 +10,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from turnwire.gateway.bodies import expand
+from turnwire.gateway.exchange import headers_of, read_body, tenant_of
+from turnwire.gateway.limits import RequestLimits
+from turnwire.gateway.runtime import ModelRuntime
 from turnwire.protocols import anthropic
 from turnwire.protocols.wire import TurnFailure
-
-from .bodies import expand
-from .exchange import headers_of, read_body, tenant_of
-from .limits import RequestLimits
-from .runtime import ModelRuntime
 
 __all__ = ["TokenRoutes"]
 

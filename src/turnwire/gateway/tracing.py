@@ -10,8 +10,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from .journal import TurnSummary
-from .passage import Passage
+from turnwire.gateway.journal import TurnSummary
+from turnwire.gateway.passage import Passage
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider

@@ -16,6 +16,8 @@ import msgspec
 
 from turnwire.engines.constraints import ConstraintPlan, plan_constraint
 from turnwire.engines.interface import Completion, EngineError, EventBatch, GenerateRequest, Hints, Step, TokenBatch
+from turnwire.gateway.passage import Passage, TurnOutcome
+from turnwire.gateway.thoughts import thought_tokens
 from turnwire.parsers import Parser, start_state
 from turnwire.prompts.recall_shape import Witness
 from turnwire.protocols.wire import Encoder, ErrorKind, TurnFailure
@@ -32,9 +34,6 @@ from turnwire.turns import (
     ToolCallClosed,
     Usage,
 )
-
-from .passage import Passage, TurnOutcome
-from .thoughts import thought_tokens
 
 __all__ = ["Sink", "Turn", "failure_of"]
 

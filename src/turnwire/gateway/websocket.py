@@ -17,17 +17,16 @@ from starlette.types import Message as ASGIMessage
 from starlette.types import Receive, Scope, Send
 
 from turnwire.continuity import Verdict, responses_diagnostics
+from turnwire.gateway.exchange import ClientGone, Host, headers_of, key_of, mint, run_watched
+from turnwire.gateway.keys import ranked
+from turnwire.gateway.passage import Passage
+from turnwire.gateway.responses import RESPONSES, post_failure
+from turnwire.gateway.shelf import LiveResponse, ResponseShelf
+from turnwire.gateway.turn import Turn
 from turnwire.protocols import responses
 from turnwire.protocols.responses import Echo, RequestBody, Stored, response_id, with_ids
 from turnwire.protocols.wire import Encoder, Inbound, TurnFacts, TurnFailure
 from turnwire.turns import Finished, Usage
-
-from .exchange import ClientGone, Host, headers_of, key_of, mint, run_watched
-from .keys import ranked
-from .passage import Passage
-from .responses import RESPONSES, post_failure
-from .shelf import LiveResponse, ResponseShelf
-from .turn import Turn
 
 __all__ = ["NoSocket", "ResponsesSocket"]
 

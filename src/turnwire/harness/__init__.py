@@ -4,15 +4,15 @@ Promise: one small table per client says which files, variables and arguments it
 that client is neither read nor changed.
 """
 
-from .claude import CLAUDE
-from .codex import CODEX
-from .discovery import DiscoveryError, ServedModel, choose, served_models
-from .openclaw import OPENCLAW
-from .opencode import OPENCODE
-from .pi import PI
-from .plan import KEY_VARIABLE, Endpoint, Harness, Plan, shell_script
-from .qwen import QWEN
-from .session import HarnessMissing, run_plan
+from turnwire.harness.claude import CLAUDE
+from turnwire.harness.codex import CODEX
+from turnwire.harness.discovery import DiscoveryError, ServedModel, choose, served_models
+from turnwire.harness.openclaw import OPENCLAW
+from turnwire.harness.opencode import OPENCODE
+from turnwire.harness.pi import PI
+from turnwire.harness.plan import KEY_VARIABLE, Endpoint, Harness, Plan, shell_script
+from turnwire.harness.qwen import QWEN
+from turnwire.harness.session import HarnessMissing, run_plan
 
 __all__ = [
     "HARNESSES",

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from .plan import KEY_VARIABLE, Endpoint, Harness, Plan
+from turnwire.harness.plan import KEY_VARIABLE, Endpoint, Harness, Plan
 
 __all__ = ["CODEX"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from .plan import KEY_VARIABLE, Endpoint, Harness, Plan, document
+from turnwire.harness.plan import KEY_VARIABLE, Endpoint, Harness, Plan, document
 
 __all__ = ["OPENCLAW"]
 

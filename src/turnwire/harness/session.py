@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from .plan import Harness, Plan
+from turnwire.harness.plan import Harness, Plan
 
 __all__ = ["HarnessMissing", "environment", "run_plan", "write_files"]
 

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from turnwire.protocols.responses.compacting import CompactedEncoder, CompactionStreamEncoder
+from turnwire.protocols.responses.compaction import SUMMARY_PROMPT, compaction_item, read_summary, summary_request
+from turnwire.protocols.responses.conformance import check_document, check_events, parse_stream
+from turnwire.protocols.responses.echo import Echo, echoed_fields
+from turnwire.protocols.responses.failures import error_reply
+from turnwire.protocols.responses.request import (
+    RequestBody,
+    decode,
+    decode_request,
+    is_codex,
+    read_fields,
+    read_request,
+)
+from turnwire.protocols.responses.stored import ResponseStore, Stored, StoredResponse, history, item_page, with_ids
+from turnwire.protocols.responses.stream import DocumentEncoder, StreamEncoder, response_id
+from turnwire.protocols.responses.tools import Origin, Toolbox
 from turnwire.protocols.wire import Encoder, ErrorReply, Inbound, TurnFacts, TurnFailure
 from turnwire.turns import Conversation, Usage
-
-from .compacting import CompactedEncoder, CompactionStreamEncoder
-from .compaction import SUMMARY_PROMPT, compaction_item, read_summary, summary_request
-from .conformance import check_document, check_events, parse_stream
-from .echo import Echo, echoed_fields
-from .failures import error_reply
-from .request import RequestBody, decode, decode_request, is_codex, read_fields, read_request
-from .stored import ResponseStore, Stored, StoredResponse, history, item_page, with_ids
-from .stream import DocumentEncoder, StreamEncoder, response_id
-from .tools import Origin, Toolbox
 
 __all__ = [
     "SUMMARY_PROMPT",

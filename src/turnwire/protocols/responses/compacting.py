@@ -11,15 +11,14 @@ from typing import Any
 
 import msgspec
 
+from turnwire.protocols.responses.compaction import compaction_item, kept_messages
+from turnwire.protocols.responses.echo import Echo
+from turnwire.protocols.responses.failures import error_reply
+from turnwire.protocols.responses.output import whole_item
+from turnwire.protocols.responses.stored import with_ids
+from turnwire.protocols.responses.stream import StreamEncoder, response_id, usage_object
 from turnwire.protocols.wire import TurnFacts, TurnFailure
 from turnwire.turns import BlockDelta, BlockOpened, Event, Finished, Usage
-
-from .compaction import compaction_item, kept_messages
-from .echo import Echo
-from .failures import error_reply
-from .output import whole_item
-from .stored import with_ids
-from .stream import StreamEncoder, response_id, usage_object
 
 __all__ = ["CompactedEncoder", "CompactionStreamEncoder"]
 

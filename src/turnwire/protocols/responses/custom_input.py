@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from .tools import CUSTOM_ARGUMENT
+from turnwire.protocols.responses.tools import CUSTOM_ARGUMENT
 
 __all__ = ["CustomInput"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from .tools import Toolbox
+from turnwire.protocols.responses.tools import Toolbox
 
 __all__ = ["Echo", "echoed_fields"]
 

@@ -13,6 +13,9 @@ from typing import Any
 import msgspec
 
 from turnwire.protocols.json_body import invalid
+from turnwire.protocols.responses.compaction import COMPACTION_TYPES, read_summary, summary_text
+from turnwire.protocols.responses.content import opaque, parts, plain_text
+from turnwire.protocols.responses.tools import Toolbox
 from turnwire.turns import (
     Block,
     Message,
@@ -23,10 +26,6 @@ from turnwire.turns import (
     ToolCallBlock,
     ToolResultBlock,
 )
-
-from .compaction import COMPACTION_TYPES, read_summary, summary_text
-from .content import opaque, parts, plain_text
-from .tools import Toolbox
 
 __all__ = ["ItemWalk", "call_key"]
 

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from .custom_input import CustomInput
-from .tools import Origin
+from turnwire.protocols.responses.custom_input import CustomInput
+from turnwire.protocols.responses.tools import Origin
 
 __all__ = [
     "CustomCallItem",

@@ -15,6 +15,12 @@ import msgspec
 from turnwire.protocols.context import agent_hints, dispatch_opt_in, turn_context
 from turnwire.protocols.json_body import any_value, invalid, nesting, open_body
 from turnwire.protocols.limits import Limits
+from turnwire.protocols.responses.compaction import summary_request
+from turnwire.protocols.responses.echo import Echo, echoed_fields
+from turnwire.protocols.responses.items import ItemWalk
+from turnwire.protocols.responses.options import flag, object_field, output_format, sampling, string, thinking
+from turnwire.protocols.responses.stored import Stored, referred, resolved
+from turnwire.protocols.responses.tools import Toolbox
 from turnwire.protocols.wire import Inbound, TurnFailure
 from turnwire.turns import (
     Conversation,
@@ -24,13 +30,6 @@ from turnwire.turns import (
     ToolChoice,
     TurnContext,
 )
-
-from .compaction import summary_request
-from .echo import Echo, echoed_fields
-from .items import ItemWalk
-from .options import flag, object_field, output_format, sampling, string, thinking
-from .stored import Stored, referred, resolved
-from .tools import Toolbox
 
 __all__ = ["RequestBody", "decode", "decode_request", "is_codex", "read_fields", "read_request"]
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from .compaction import kept_messages
+from turnwire.protocols.responses.compaction import kept_messages
 
 __all__ = ["ResponseStore", "Stored", "StoredResponse", "history", "item_page", "referred", "resolved", "with_ids"]
 

@@ -12,6 +12,19 @@ from typing import Any
 
 import msgspec
 
+from turnwire.protocols.responses.echo import Echo
+from turnwire.protocols.responses.failures import failed_error
+from turnwire.protocols.responses.output import (
+    CustomCallItem,
+    FunctionCallItem,
+    MessageItem,
+    OutputItem,
+    ReasoningItem,
+    SearchCallItem,
+    carrier_item,
+    event,
+)
+from turnwire.protocols.responses.tools import CallKind, Origin
 from turnwire.protocols.wire import TurnFacts, TurnFailure
 from turnwire.turns import (
     BlockClosed,
@@ -24,20 +37,6 @@ from turnwire.turns import (
     ToolCallClosed,
     Usage,
 )
-
-from .echo import Echo
-from .failures import failed_error
-from .output import (
-    CustomCallItem,
-    FunctionCallItem,
-    MessageItem,
-    OutputItem,
-    ReasoningItem,
-    SearchCallItem,
-    carrier_item,
-    event,
-)
-from .tools import CallKind, Origin
 
 __all__ = ["DocumentEncoder", "StreamEncoder", "response_id", "usage_object"]
 
