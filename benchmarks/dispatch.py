@@ -30,8 +30,8 @@ from aiohttp import web
 from turnwire.agent import AsyncChatSession, Endpoint, StepFinished, StepStarted, ToolFinished, ToolStarted
 from turnwire.agent.stitching import Call, Stitcher
 from turnwire.gateway.app import Gateway, create_app
-from turnwire.gateway.assembly import assemble
 from turnwire.gateway.settings import Settings
+from turnwire.gateway.setup.assembly import assemble
 
 TOOL_SECONDS = 0.3
 STREAM_SECONDS = 3.0
@@ -41,7 +41,7 @@ NAMES = ("read_file", "list_files", "run_tests")
 
 def script() -> list[dict[str, Any]]:
     """One turn of about three seconds: three calls, with thinking before, between and after them."""
-    from turnwire.gateway.sources import find_source
+    from turnwire.gateway.setup.sources import find_source
 
     encode = find_source(None, tokenizer=None, template=None, builtin=True).tokenizer.encode
     calls = [

@@ -14,7 +14,7 @@ import re
 import uvloop
 from aiohttp import web
 
-from turnwire.prompts.tokenizers import load_tokenizer
+from turnwire.prompts.tokenizers.load import load_tokenizer
 
 NONCE = re.compile(r"nonce-([0-9a-z]+)")
 TOKENIZER = load_tokenizer(None)

@@ -22,11 +22,11 @@ import uvicorn
 import uvloop
 
 from turnwire.engines.interface import Engine, GenerateRequest, Step
+from turnwire.engines.pool.pool import WorkerPool
 from turnwire.gateway.app import Gateway
-from turnwire.gateway.assembly import assemble
 from turnwire.gateway.server import server_config
 from turnwire.gateway.settings import Settings
-from turnwire.gateway.workers import WorkerPool
+from turnwire.gateway.setup.assembly import assemble
 
 MESSAGES = [{"role": "user", "content": "Hi."}]
 BODIES: dict[str, dict[str, Any]] = {

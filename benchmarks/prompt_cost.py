@@ -19,13 +19,13 @@ from workload import CODE, PROSE
 
 from turnwire.continuity import SessionTracker
 from turnwire.prompts.builder import PromptBuilder
-from turnwire.prompts.prefix_cache import PrefixTokenizer
 from turnwire.prompts.prompt import Tokenizer
-from turnwire.prompts.recall import RecallCache, TurnRecall
-from turnwire.prompts.recall_shape import Witness
-from turnwire.prompts.seals import Sealer
-from turnwire.prompts.template import default_template
-from turnwire.prompts.tokenizers import HFTokenizer, load_tokenizer
+from turnwire.prompts.recall.recall import RecallCache, TurnRecall
+from turnwire.prompts.recall.seals import Sealer
+from turnwire.prompts.recall.witness import Witness
+from turnwire.prompts.templates.template import default_template
+from turnwire.prompts.tokenizers.load import HFTokenizer, load_tokenizer
+from turnwire.prompts.tokenizers.part_cache import PrefixTokenizer
 from turnwire.turns import (
     BlockClosed,
     BlockDelta,

@@ -21,9 +21,9 @@ from typing import Any
 
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.prompt import Prompt, RecalledTurn, Tokenizer
-from turnwire.prompts.replay import Scribe
-from turnwire.prompts.template import ChatTemplate, Renderer, TemplateFailure
-from turnwire.prompts.tokenizers import load_tokenizer
+from turnwire.prompts.replay.splicer import Scribe
+from turnwire.prompts.templates.template import ChatTemplate, Renderer, TemplateFailure
+from turnwire.prompts.tokenizers.load import load_tokenizer
 from turnwire.turns import (
     Block,
     Conversation,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-ROOMS = ("turns", "parsers", "protocols", "prompts", "continuity", "profiles", "routing")
+ROOMS = ("turns", "parsers", "protocols", "prompts", "continuity", "profiles")
 PROGRAM = """
 import importlib, importlib.abc, pkgutil, sys
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from turnwire.cli.chat_keys import ESCAPE, KeyWatch
+from turnwire.cli.chat.keys import ESCAPE, KeyWatch
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.gateway.conftest import Client, Serve
-from turnwire.cli.chat_flow import MarkdownFlow
-from turnwire.cli.chat_screen import call_line
+from turnwire.cli.chat.flow import MarkdownFlow
+from turnwire.cli.chat.screen import call_line
 
 from .conftest import call_text
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 import turnwire
 from turnwire.cli.main import main
-from turnwire.gateway.keys import Keyring
+from turnwire.gateway.door.keys import Keyring
 
 
 def run(*arguments: str, given: str | None = None) -> Result:

@@ -11,14 +11,14 @@ import pytest
 from turnwire.continuity import SessionTracker, Verdict
 from turnwire.parsers import Parser, resolve, start_state
 from turnwire.prompts.builder import PromptBuilder
-from turnwire.prompts.prefix_cache import PrefixTokenizer
 from turnwire.prompts.prompt import Prompt
-from turnwire.prompts.recall import TurnRecall, stored_turn, turn_keys, turn_space
-from turnwire.prompts.recall_shape import Witness
-from turnwire.prompts.seals import Sealer
-from turnwire.prompts.store import MemoryTurnStore
-from turnwire.prompts.template import default_template
-from turnwire.prompts.tokenizers import load_tokenizer
+from turnwire.prompts.recall.recall import TurnRecall, stored_turn, turn_keys, turn_space
+from turnwire.prompts.recall.seals import Sealer
+from turnwire.prompts.recall.store import MemoryTurnStore
+from turnwire.prompts.recall.witness import Witness
+from turnwire.prompts.templates.template import default_template
+from turnwire.prompts.tokenizers.load import load_tokenizer
+from turnwire.prompts.tokenizers.part_cache import PrefixTokenizer
 from turnwire.turns import (
     Block,
     BlockClosed,

@@ -23,7 +23,7 @@ from turnwire.engines.interface import (
     Step,
     TokenBatch,
 )
-from turnwire.engines.script import Line
+from turnwire.engines.scripted.script import Line
 from turnwire.turns import BlockDelta, Conversation, Message, Sampling, TextBlock
 
 from .toytokenizer import ToyTokenizer
@@ -331,7 +331,7 @@ class ScriptedSubject:
 
     @asynccontextmanager
     async def open(self, line: Line) -> AsyncIterator[tuple[Engine, Watch | None]]:
-        from turnwire.engines.scripted import ScriptedEngine
+        from turnwire.engines.scripted.engine import ScriptedEngine
 
         engine = ScriptedEngine([line], ToyTokenizer())
         await engine.start()

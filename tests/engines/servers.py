@@ -15,8 +15,8 @@ from typing import Any
 from aiohttp import web
 
 from turnwire.engines.interface import TokenBatch
-from turnwire.engines.prefixcache import PrefixCache
-from turnwire.engines.script import Line, Performance, Script
+from turnwire.engines.scripted.prefix_cache_model import PrefixCache
+from turnwire.engines.scripted.script import Line, Performance, Script
 from turnwire.turns import Sampling
 
 from .toytokenizer import ToyTokenizer

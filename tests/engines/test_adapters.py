@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from turnwire.engines.http import HTTPEngine
+from turnwire.engines.http.engine import HTTPEngine
 from turnwire.engines.interface import Constraint, EngineError, EngineInfo, GenerateRequest, Hints
 from turnwire.engines.llamacpp import LlamaCppEngine
-from turnwire.engines.openai import OpenAIEngine
-from turnwire.engines.script import Line
+from turnwire.engines.scripted.script import Line
 from turnwire.engines.sglang import SGLangEngine
 from turnwire.engines.spec import create_engine, parse_spec
 from turnwire.engines.trtllm import TRTLLMEngine
+from turnwire.engines.upstream.chat import OpenAIEngine
 from turnwire.engines.vllm import VLLMEngine
 
 from .conformance import collect, fails, ids_of, request, text_of

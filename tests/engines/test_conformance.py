@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from turnwire.engines.llamacpp import LlamaCppEngine
-from turnwire.engines.openai import OpenAIEngine
-from turnwire.engines.openai_responses import ResponsesEngine
 from turnwire.engines.sglang import SGLangEngine
 from turnwire.engines.trtllm import TRTLLMEngine
+from turnwire.engines.upstream.chat import OpenAIEngine
+from turnwire.engines.upstream.responses import ResponsesEngine
 from turnwire.engines.vllm import VLLMEngine
 
 from .conformance import CHECKS, ScriptedSubject, ServerSubject, Subject, stop_strings

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from tests.engines.gbnf_matcher import Language
 
-from turnwire.engines.callforms import CALL_FORMS, CallForm
-from turnwire.engines.constraints import ConstraintPlan, plan_constraint
-from turnwire.engines.grammar import Grammar
+from turnwire.engines.guided.call_forms import CALL_FORMS, CallForm
+from turnwire.engines.guided.grammar import Grammar
+from turnwire.engines.guided.plan import ConstraintPlan, plan_constraint
 from turnwire.engines.interface import Capabilities, Constraint
 from turnwire.parsers import Parser, Start, resolve, start_state
 from turnwire.turns import (
@@ -343,7 +343,7 @@ SCHEMAS: list[tuple[Any, list[Any], list[Any]]] = [
 
 @pytest.mark.parametrize(("schema", "good", "bad"), SCHEMAS)
 def test_grammar_and_checker_agree_on_schemas(schema: Any, good: list[Any], bad: list[Any]) -> None:
-    from turnwire.engines.schemacheck import faults
+    from turnwire.engines.guided.schema_check import faults
 
     grammar = Grammar()
     accepts = Language(grammar.text(grammar.json(schema))).accepts
@@ -383,13 +383,13 @@ CHECKED: list[tuple[Any, Any, bool]] = [
 
 @pytest.mark.parametrize(("schema", "value", "fits"), CHECKED)
 def test_the_checker(schema: Any, value: Any, fits: bool) -> None:
-    from turnwire.engines.schemacheck import faults
+    from turnwire.engines.guided.schema_check import faults
 
     assert (faults(value, schema) == ()) is fits
 
 
 def test_hostile_schemas_stay_bounded() -> None:
-    from turnwire.engines.schemacheck import faults
+    from turnwire.engines.guided.schema_check import faults
 
     deep: Any = {"type": "string"}
     value: Any = "x"

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from tests.engines import embedded_fake as fake
 
-from turnwire.engines import embedded
-from turnwire.engines.embedded import EmbeddedEngine, EmbeddedSettings
-from turnwire.engines.embedded_grammar import with_tokens
-from turnwire.engines.embedded_ids import Fragments
-from turnwire.engines.embedded_server import plan_context, safe_threads
+from turnwire.engines.embedded import engine as embedded
+from turnwire.engines.embedded.engine import EmbeddedEngine, EmbeddedSettings
+from turnwire.engines.embedded.grammar_tokens import with_tokens
+from turnwire.engines.embedded.missing_ids import Fragments
+from turnwire.engines.embedded.server import plan_context, safe_threads
 from turnwire.engines.interface import (
     Completion,
     Constraint,
@@ -25,7 +25,7 @@ from turnwire.engines.interface import (
     Hints,
     TokenBatch,
 )
-from turnwire.prompts.gguf import GGUFFacts
+from turnwire.prompts.tokenizers.gguf_file import GGUFFacts
 from turnwire.turns import Conversation, Sampling
 
 

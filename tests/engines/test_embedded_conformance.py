@@ -10,12 +10,12 @@ from unittest.mock import patch
 
 import pytest
 
-from turnwire.engines import embedded
-from turnwire.engines.embedded import EmbeddedEngine, EmbeddedSettings
-from turnwire.engines.embedded_ids import Fragments
+from turnwire.engines.embedded import engine as embedded
+from turnwire.engines.embedded.engine import EmbeddedEngine, EmbeddedSettings
+from turnwire.engines.embedded.missing_ids import Fragments
 from turnwire.engines.interface import Engine
-from turnwire.engines.script import Line
-from turnwire.prompts.gguf import GGUFFacts
+from turnwire.engines.scripted.script import Line
+from turnwire.prompts.tokenizers.gguf_file import GGUFFacts
 
 from .conformance import CHECKS, Subject, Watch
 from .servers import FakeLlamaCpp

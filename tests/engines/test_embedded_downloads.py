@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from turnwire.cli.fetch_model import fetch_model as command
-from turnwire.engines import downloads
-from turnwire.engines.downloads import DownloadError, KnownModel, Part, fetch_model, resolve_model
+from turnwire.engines.embedded import downloads
+from turnwire.engines.embedded.downloads import DownloadError, KnownModel, Part, fetch_model, resolve_model
 
 CONTENT = [b"GGUF" + bytes(range(256)) * 40, b"second part " * 300, b"the end"]
 WHOLE = b"".join(CONTENT)

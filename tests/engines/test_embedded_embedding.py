@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from tests.engines import embedded_fake as fake
 
-from turnwire.engines import embedding
-from turnwire.engines.downloads import DownloadError
-from turnwire.engines.embedding import EmbeddingModel, fetch_encoder
-from turnwire.engines.embedding_weights import WeightsError, write_encoder
+from turnwire.engines.embedded import encoder as embedding
+from turnwire.engines.embedded.downloads import DownloadError
+from turnwire.engines.embedded.encoder import EmbeddingModel, fetch_encoder
+from turnwire.engines.embedded.encoder_weights import WeightsError, write_encoder
 from turnwire.engines.interface import EngineError
-from turnwire.prompts.gguf import read_metadata
+from turnwire.prompts.tokenizers.gguf_file import read_metadata
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat", "##s", "dog"]
 CONFIG = {

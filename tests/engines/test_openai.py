@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from turnwire.engines.interface import Completion, EventBatch, GenerateRequest, Hints, TokenBatch
-from turnwire.engines.openai import OpenAIEngine
-from turnwire.engines.openai_responses import ResponsesEngine, responses_body
-from turnwire.engines.script import Line
+from turnwire.engines.scripted.script import Line
 from turnwire.engines.spec import create_engine, parse_spec
-from turnwire.engines.upstream import chat_body
+from turnwire.engines.upstream.chat import OpenAIEngine
+from turnwire.engines.upstream.chat_body import chat_body
+from turnwire.engines.upstream.responses import ResponsesEngine, responses_body
 from turnwire.turns import (
     BlockClosed,
     BlockDelta,

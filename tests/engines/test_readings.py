@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from turnwire.engines.completions import CompletionsReading
-from turnwire.engines.http import Reading
+from turnwire.engines.http.completions import CompletionsReading
+from turnwire.engines.http.engine import Reading
+from turnwire.engines.http.spelling import Speller
 from turnwire.engines.interface import Completion
 from turnwire.engines.llamacpp import LlamaCppReading
-from turnwire.engines.openai import ChatReading
-from turnwire.engines.openai_responses import ResponsesReading
 from turnwire.engines.sglang import SGLangReading
-from turnwire.engines.spelling import Speller
 from turnwire.engines.trtllm import TRTLLMReading
+from turnwire.engines.upstream.chat import ChatReading
+from turnwire.engines.upstream.responses import ResponsesReading
 
 from .conformance import request
 from .toytokenizer import ToyTokenizer

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from turnwire.engines.interface import Completion, EngineError, GenerateRequest, Hints, Step, TokenBatch
-from turnwire.engines.pacing import TimerWheel
-from turnwire.engines.prefixcache import PrefixCache
-from turnwire.engines.script import Line, Script, ScriptError
-from turnwire.engines.scripted import ScriptedEngine
+from turnwire.engines.scripted.engine import ScriptedEngine
+from turnwire.engines.scripted.prefix_cache_model import PrefixCache
+from turnwire.engines.scripted.script import Line, Script, ScriptError
+from turnwire.engines.scripted.timer_wheel import TimerWheel
 from turnwire.turns import Conversation, Message, Sampling, TextBlock
 
 from .toytokenizer import ToyTokenizer

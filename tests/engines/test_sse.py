@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import pytest
 
-from turnwire.engines import sse
+from turnwire.engines.http import sse
+from turnwire.engines.http.sse import EventReader
 from turnwire.engines.interface import EngineError
-from turnwire.engines.sse import EventReader
 
 
 def read(data: bytes, cuts: list[int]) -> tuple[list[object], bool]:

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from turnwire.engines.spelling import Speller
-from turnwire.engines.stops import StopFinder
+from turnwire.engines.http.spelling import Speller
+from turnwire.engines.http.stops import StopFinder
 
 from .toytokenizer import ToyTokenizer
 

@@ -9,17 +9,17 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from turnwire.engines.callforms import CALL_FORMS
-from turnwire.engines.constraints import plan_constraint
-from turnwire.engines.embedded import EmbeddedEngine
+from turnwire.engines.embedded.engine import EmbeddedEngine
+from turnwire.engines.guided.call_forms import CALL_FORMS
+from turnwire.engines.guided.plan import plan_constraint
 from turnwire.engines.interface import Completion, Constraint, GenerateRequest, Hints, TokenBatch
 from turnwire.parsers import Parser, resolve, start_state
 from turnwire.profiles import find_profile
 from turnwire.prompts.builder import PromptBuilder
-from turnwire.prompts.gguf import read_facts
 from turnwire.prompts.prompt import Prompt
-from turnwire.prompts.template import ChatTemplate
-from turnwire.prompts.tokenizers import load_tokenizer
+from turnwire.prompts.templates.template import ChatTemplate
+from turnwire.prompts.tokenizers.gguf_file import read_facts
+from turnwire.prompts.tokenizers.load import load_tokenizer
 from turnwire.turns import Conversation, Message, Sampling, TextBlock, Tool, ToolCallClosed, ToolChoice
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from turnwire.engines.downloads import resolve_model
-from turnwire.engines.embedded_server import EmbeddedSettings, load_server, unload_server
+from turnwire.engines.embedded.downloads import resolve_model
+from turnwire.engines.embedded.server import EmbeddedSettings, load_server, unload_server
 from turnwire.engines.interface import Completion, Constraint, EngineError, GenerateRequest, Hints, TokenBatch
 from turnwire.engines.llamacpp import LlamaCppEngine
 from turnwire.prompts.prompt import Tokenizer
-from turnwire.prompts.tokenizers import load_tokenizer
+from turnwire.prompts.tokenizers.load import load_tokenizer
 from turnwire.turns import Conversation, Sampling
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]

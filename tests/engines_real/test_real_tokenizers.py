@@ -21,11 +21,11 @@ import pytest
 import tokenizers
 import xllamacpp
 
-from turnwire.engines.downloads import cache_folder
-from turnwire.prompts import prefix_cache
-from turnwire.prompts.prefix_cache import PrefixTokenizer
-from turnwire.prompts.tokenizers import HFTokenizer, load_tokenizer
-from turnwire.prompts.tokenizers_patterns import PATTERNS
+from turnwire.engines.embedded.downloads import cache_folder
+from turnwire.prompts.tokenizers import part_cache as prefix_cache
+from turnwire.prompts.tokenizers.load import HFTokenizer, load_tokenizer
+from turnwire.prompts.tokenizers.part_cache import PrefixTokenizer
+from turnwire.prompts.tokenizers.patterns import PATTERNS
 
 pytestmark = pytest.mark.engines
 

@@ -25,7 +25,7 @@ from turnwire.engines.interface import (
     Hints,
     TokenBatch,
 )
-from turnwire.engines.prefixcache import PrefixCache
+from turnwire.engines.scripted.prefix_cache_model import PrefixCache
 from turnwire.engines.vllm import VLLMEngine
 from turnwire.turns import Conversation, Sampling
 

@@ -22,13 +22,13 @@ import aiohttp
 import pytest
 import uvicorn
 
+from turnwire.engines.pool.pool import Worker, WorkerPool
 from turnwire.gateway.app import Gateway
-from turnwire.gateway.assembly import assemble
-from turnwire.gateway.journal import Journal
 from turnwire.gateway.server import server_config
 from turnwire.gateway.settings import Settings
-from turnwire.gateway.turn import Turn
-from turnwire.gateway.workers import Worker, WorkerPool
+from turnwire.gateway.setup.assembly import assemble
+from turnwire.gateway.telemetry.journal import Journal
+from turnwire.gateway.turns.turn import Turn
 
 from .mortal import MortalEngine, said
 

@@ -15,9 +15,9 @@ import pytest
 import uvicorn
 
 from turnwire.gateway.app import Gateway
-from turnwire.gateway.assembly import assemble
 from turnwire.gateway.server import server_config
 from turnwire.gateway.settings import Settings
+from turnwire.gateway.setup.assembly import assemble
 
 
 class Client:

@@ -12,10 +12,10 @@ import pytest
 import turnwire.prompts
 from tests.engines.servers import FakeVLLM
 from tests.engines.toytokenizer import ToyTokenizer
-from turnwire.engines.script import Line
-from turnwire.gateway.assembly import AssemblyError, assemble
+from turnwire.engines.scripted.script import Line
 from turnwire.gateway.settings import Settings
-from turnwire.prompts.tokenizers import load_tokenizer
+from turnwire.gateway.setup.assembly import AssemblyError, assemble
+from turnwire.prompts.tokenizers.load import load_tokenizer
 
 DATA = Path(turnwire.prompts.__file__).parent / "data"
 FILES = {"tokenizer": str(DATA / "turnwire-tokenizer.json"), "template": str(DATA / "turnwire.jinja")}

@@ -9,7 +9,7 @@ import brotli
 import pytest
 import zstandard
 
-from turnwire.gateway.bodies import expand
+from turnwire.gateway.door.bodies import expand
 from turnwire.protocols.wire import TurnFailure
 
 PLAIN = b'{"input":"' + b"hello, \xe2\x82\xac " * 20_000 + b'"}'

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from turnwire.engines.scripted import ScriptedEngine
+from turnwire.engines.scripted.engine import ScriptedEngine
 
 from .conftest import Client, Serve
 from .test_messages import MIXED, records

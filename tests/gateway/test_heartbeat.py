@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from turnwire.gateway.heartbeat import Heartbeat
+from turnwire.gateway.turns.heartbeat import Heartbeat
 
 
 class FakeTurn:

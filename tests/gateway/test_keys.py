@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from turnwire.cli.main import main
-from turnwire.gateway import keys
-from turnwire.gateway.guard import KeyUse
-from turnwire.gateway.keys import ANONYMOUS, Key, Keyring, KeysError, hash_key, new_key, presented, ranked
+from turnwire.gateway.door import keys
+from turnwire.gateway.door.guard import KeyUse
+from turnwire.gateway.door.keys import ANONYMOUS, Key, Keyring, KeysError, hash_key, new_key, presented, ranked
 from turnwire.protocols.context import PRIORITY_BOUND
 from turnwire.protocols.wire import TurnFailure
 from turnwire.turns import Conversation, TurnContext

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 import uvicorn
 
-from turnwire.gateway.limits import request_limits
-from turnwire.gateway.limits_http import HttpBounds, bounded_http, bounded_socket
+from turnwire.gateway.door.connection import HttpBounds, bounded_http, bounded_socket
+from turnwire.gateway.door.limits import request_limits
 from turnwire.gateway.settings import Settings
 from turnwire.protocols.wire import TurnFailure
 from turnwire.turns import Conversation, ImageBlock, Message

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from turnwire.engines.interface import Completion, Engine, GenerateRequest, Step
-from turnwire.gateway.workers import WorkerPool
+from turnwire.engines.pool.pool import WorkerPool
 
 from .conftest import Client, Serve
 

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from turnwire.gateway.keys import hash_key
+from turnwire.gateway.door.keys import hash_key
 
 from .conftest import Serve
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from turnwire.gateway.journal import JsonLines
-from turnwire.gateway.tracing import Tracing, TracingError, open_tracing
+from turnwire.gateway.telemetry.journal import JsonLines
+from turnwire.gateway.telemetry.tracing import Tracing, TracingError, open_tracing
 
 from .conftest import Client, Serve
 from .test_liveness import BODIES, HELD, PATHS, Visit, counted, reached, until

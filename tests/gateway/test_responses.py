@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from turnwire.gateway.keys import hash_key
+from turnwire.gateway.door.keys import hash_key
 from turnwire.protocols.codex_catalog import catalog_problems
 from turnwire.protocols.responses import check_document, check_events, read_summary
 
@@ -259,7 +259,7 @@ async def test_a_background_response_is_cancelled(serve: Serve) -> None:
 
 
 async def test_background_turns_are_counted(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnwire.gateway.responses.MAX_BACKGROUND", 2)
+    monkeypatch.setattr("turnwire.gateway.apis.responses.MAX_BACKGROUND", 2)
     client = await serve({"text": "word " * 500, "delay_ms": 20})
     body = request(stream=False, background=True)
     begun = [(await client.post("/v1/responses", body))[1]["id"] for _ in range(2)]

@@ -14,11 +14,11 @@ from click.testing import CliRunner
 
 import turnwire
 from turnwire.cli.main import main
-from turnwire.engines.schemacheck import faults
-from turnwire.gateway.guard import ADMIN_PREFIXES, OPEN_PATHS
-from turnwire.gateway.images import forbidden_reference
-from turnwire.gateway.keys import hash_key
-from turnwire.gateway.limits_hosts import is_from_here
+from turnwire.engines.guided.schema_check import faults
+from turnwire.gateway.door.guard import ADMIN_PREFIXES, OPEN_PATHS
+from turnwire.gateway.door.hosts import is_from_here
+from turnwire.gateway.door.image_urls import forbidden_reference
+from turnwire.gateway.door.keys import hash_key
 from turnwire.gateway.openapi import ROUTES
 from turnwire.parsers import Parser, dialect_names, resolve
 from turnwire.turns import Tool

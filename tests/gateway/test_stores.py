@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwire.gateway.stores import MemoryStore, Retention, SQLiteStore, Store, StoreError, open_store
+from turnwire.gateway.stores.store import MemoryStore, Retention, SQLiteStore, Store, StoreError, open_store
 
 Opener = Callable[..., Awaitable[Store]]
 
@@ -117,7 +117,7 @@ async def test_a_sqlite_store_outlives_its_process(tmp_path: Path) -> None:
 
 WRITER = """
 import asyncio, sys
-from turnwire.gateway.stores import Retention, open_store
+from turnwire.gateway.stores.store import Retention, open_store
 async def main():
     store = open_store(sys.argv[1], Retention())
     for number in range(10**9):

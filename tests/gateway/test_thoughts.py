@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwire.gateway.thoughts import thought_tokens
-from turnwire.prompts.tokenizers import load_tokenizer
+from turnwire.gateway.turns.reasoning_tokens import thought_tokens
+from turnwire.prompts.tokenizers.load import load_tokenizer
 
 from .conftest import Serve
 

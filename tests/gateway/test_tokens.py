@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from turnwire.gateway.runtime import ModelRuntime
+from turnwire.gateway.turns.runtime import ModelRuntime
 from turnwire.turns import Conversation, Message, TextBlock, ToolResultBlock
 
 from .conftest import Serve

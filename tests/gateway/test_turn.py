@@ -20,13 +20,13 @@ from turnwire.engines.interface import (
     Step,
     TokenBatch,
 )
-from turnwire.gateway.passage import Passage
-from turnwire.gateway.runtime import ModelRuntime
-from turnwire.gateway.turn import Turn
+from turnwire.gateway.turns.passage import Passage
+from turnwire.gateway.turns.runtime import ModelRuntime
+from turnwire.gateway.turns.turn import Turn
 from turnwire.parsers import resolve
 from turnwire.prompts.builder import PromptBuilder
-from turnwire.prompts.template import default_template
-from turnwire.prompts.tokenizers import load_tokenizer
+from turnwire.prompts.templates.template import default_template
+from turnwire.prompts.tokenizers.load import load_tokenizer
 from turnwire.protocols import chat
 from turnwire.protocols.wire import Inbound, TurnFacts, TurnFailure
 from turnwire.turns import (

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from turnwire.prompts.template import ChatTemplate
+from turnwire.prompts.templates.template import ChatTemplate
 
 _FOLDER = Path(__file__).parent / "family_templates"
 _ALL = ("tool_before", "text_before", "tool_after")

@@ -11,10 +11,10 @@ from families import FAMILIES, template
 from replay_table import TOOLS, Memory, codex, play, script, speak
 
 from turnwire.prompts.builder import PromptBuilder
-from turnwire.prompts.pieces import Piece, PieceMemory
 from turnwire.prompts.prompt import Detokenizer, Prompt, Tokenizer
-from turnwire.prompts.template import ChatTemplate, TemplateFailure, default_template
-from turnwire.prompts.tokenizers import load_tokenizer
+from turnwire.prompts.replay.pieces import Piece, PieceMemory
+from turnwire.prompts.templates.template import ChatTemplate, TemplateFailure, default_template
+from turnwire.prompts.tokenizers.load import load_tokenizer
 from turnwire.turns import (
     Conversation,
     ImageBlock,

@@ -10,8 +10,8 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwire.prompts.detokenizer import TokenBytes, byte_alphabet
-from turnwire.prompts.tokenizers import HFTokenizer, load_tokenizer
+from turnwire.prompts.tokenizers.detokenizer import TokenBytes, byte_alphabet
+from turnwire.prompts.tokenizers.load import HFTokenizer, load_tokenizer
 
 OWN = load_tokenizer()
 LIBRARY = tokenizers.Tokenizer.from_str(OWN._inner.to_str())  # what decodes all at once

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from turnwire.prompts.encodings import DeepSeekEncoding, HarmonyEncoding
-from turnwire.prompts.encodings.typescript import declared
-from turnwire.prompts.template import TemplateFailure
+from turnwire.prompts.templates.encodings import DeepSeekEncoding, HarmonyEncoding
+from turnwire.prompts.templates.encodings.typescript import declared
+from turnwire.prompts.templates.template import TemplateFailure
 
 TOOLS = [{"type": "function", "function": {"name": "look", "description": "Looks.", "parameters": {}}}]
 

@@ -8,8 +8,8 @@ import pytest
 from families import template
 
 from turnwire.prompts.policy import ReplayPolicy, loop_start
-from turnwire.prompts.probe import probe
-from turnwire.prompts.traits import TemplateTraits
+from turnwire.prompts.templates.probing.probe import probe
+from turnwire.prompts.templates.traits import TemplateTraits
 from turnwire.turns import Conversation, Message, ReasoningBlock, TextBlock, Thinking, ToolCallBlock, ToolResultBlock
 
 POLICY = ReplayPolicy()

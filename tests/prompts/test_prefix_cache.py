@@ -11,9 +11,9 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwire.prompts import prefix_cache
-from turnwire.prompts.prefix_cache import PrefixTokenizer
-from turnwire.prompts.tokenizers import HFTokenizer, load_tokenizer
+from turnwire.prompts.tokenizers import part_cache as prefix_cache
+from turnwire.prompts.tokenizers.load import HFTokenizer, load_tokenizer
+from turnwire.prompts.tokenizers.part_cache import PrefixTokenizer
 
 OWN = load_tokenizer()
 AWKWARD = (

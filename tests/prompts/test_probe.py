@@ -12,10 +12,10 @@ from families import FAMILIES, source, template
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from turnwire.prompts.encodings import DeepSeekEncoding, HarmonyEncoding
-from turnwire.prompts.probe import probe
-from turnwire.prompts.sandbox import Budget
-from turnwire.prompts.template import ChatTemplate, TemplateFailure, default_template
+from turnwire.prompts.templates.encodings import DeepSeekEncoding, HarmonyEncoding
+from turnwire.prompts.templates.probing.probe import probe
+from turnwire.prompts.templates.sandbox import Budget
+from turnwire.prompts.templates.template import ChatTemplate, TemplateFailure, default_template
 
 
 @pytest.mark.parametrize("name", FAMILIES)

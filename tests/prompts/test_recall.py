@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwire.prompts.prompt import RecalledTurn
-from turnwire.prompts.recall import NOTES, RecallCache, TurnRecall, stored_turn, turn_keys, turn_space
-from turnwire.prompts.recall_arguments import argument_marks, same_arguments
-from turnwire.prompts.recall_shape import Witness, content_mark, edits
-from turnwire.prompts.seals import Sealer
-from turnwire.prompts.store import MemoryTurnStore
-from turnwire.prompts.tokenizers import load_tokenizer
+from turnwire.prompts.recall.recall import NOTES, RecallCache, TurnRecall, stored_turn, turn_keys, turn_space
+from turnwire.prompts.recall.same_arguments import argument_marks, same_arguments
+from turnwire.prompts.recall.seals import Sealer
+from turnwire.prompts.recall.store import MemoryTurnStore
+from turnwire.prompts.recall.witness import Witness, content_mark, edits
+from turnwire.prompts.tokenizers.load import load_tokenizer
 from turnwire.turns import (
     Block,
     BlockClosed,

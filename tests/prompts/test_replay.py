@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from replay_table import CLIENTS, TOOLS, Memory, Said, play
 
 from turnwire.prompts.builder import PromptBuilder
-from turnwire.prompts.dressing import CallNames, dress, dress_tools
-from turnwire.prompts.encodings import DeepSeekEncoding, HarmonyEncoding
 from turnwire.prompts.policy import ReplayPolicy
 from turnwire.prompts.prompt import RecalledTurn, Tokenizer
-from turnwire.prompts.replay import Scribe
-from turnwire.prompts.template import ChatTemplate, Renderer, default_template
-from turnwire.prompts.tokenizers import load_tokenizer
+from turnwire.prompts.replay.splicer import Scribe
+from turnwire.prompts.templates.encodings import DeepSeekEncoding, HarmonyEncoding
+from turnwire.prompts.templates.messages import CallNames, dress, dress_tools
+from turnwire.prompts.templates.template import ChatTemplate, Renderer, default_template
+from turnwire.prompts.tokenizers.load import load_tokenizer
 from turnwire.turns import (
     Conversation,
     Message,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from turnwire.prompts.sandbox import Budget
-from turnwire.prompts.template import ChatTemplate, TemplateFailure, default_template
+from turnwire.prompts.templates.sandbox import Budget
+from turnwire.prompts.templates.template import ChatTemplate, TemplateFailure, default_template
 
 
 def render(source: str, messages: list[dict[str, Any]] | None = None, **args: Any) -> str:

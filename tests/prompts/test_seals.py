@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwire.prompts.seals import Sealer, Segment, TurnSealer, Unopened
-from turnwire.prompts.seals_payload import MOST_IDS, PayloadError, pack, unpack
+from turnwire.prompts.recall.seal_bytes import MOST_IDS, PayloadError, pack, unpack
+from turnwire.prompts.recall.seals import Sealer, Segment, TurnSealer, Unopened
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(range(32, 64))
 MODEL, TENANT = "model-a", "tenant-a"

@@ -7,8 +7,8 @@ import pytest
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.policy import loop_start
 from turnwire.prompts.stability import BILLING_PREFIX, StabilityOptions, stabilise
-from turnwire.prompts.template import default_template
-from turnwire.prompts.tokenizers import load_tokenizer
+from turnwire.prompts.templates.template import default_template
+from turnwire.prompts.tokenizers.load import load_tokenizer
 from turnwire.turns import (
     Conversation,
     Message,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from turnwire.gateway.turnstore_sqlite import SQLiteTurnStore
-from turnwire.prompts.store import MemoryTurnStore, StoredTurn, TurnStore, call_key, said_key
+from turnwire.gateway.stores.turns_sqlite import SQLiteTurnStore
+from turnwire.prompts.recall.store import MemoryTurnStore, StoredTurn, TurnStore, call_key, said_key
 
 Open = Callable[[int], TurnStore]
 

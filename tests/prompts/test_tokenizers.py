@@ -16,15 +16,16 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwire.prompts import tokenizers_fast, tokenizers_hf
-from turnwire.prompts.detokenizer import byte_alphabet
-from turnwire.prompts.gguf import GGUFError, read_facts, read_metadata
-from turnwire.prompts.tokenizers import HFTokenizer, TokenizerError, load_tokenizer
-from turnwire.prompts.tokenizers_gguf import from_gguf_metadata
-from turnwire.prompts.tokenizers_patterns import BY_GGUF_NAME, PATTERNS, SAFE_EXPRESSIONS
+from turnwire.prompts.tokenizers import fast as tokenizers_fast
+from turnwire.prompts.tokenizers import hf as tokenizers_hf
+from turnwire.prompts.tokenizers.detokenizer import byte_alphabet
+from turnwire.prompts.tokenizers.gguf import from_gguf_metadata
+from turnwire.prompts.tokenizers.gguf_file import GGUFError, read_facts, read_metadata
+from turnwire.prompts.tokenizers.load import HFTokenizer, TokenizerError, load_tokenizer
+from turnwire.prompts.tokenizers.patterns import BY_GGUF_NAME, PATTERNS, SAFE_EXPRESSIONS
 
 OWN = load_tokenizer()
-SHIPPED = Path(tokenizers_hf.__file__).parent / "data" / "turnwire-tokenizer.json"
+SHIPPED = Path(tokenizers_hf.__file__).parents[1] / "data" / "turnwire-tokenizer.json"
 REFERENCE = tokenizers.Tokenizer.from_file(str(SHIPPED))
 SPECIAL = (
     *("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from turnwire.engines.downloads import Progress
+    from turnwire.engines.embedded.downloads import Progress
 
 __all__ = ["download_bar", "fetch_model"]
 
@@ -38,8 +38,8 @@ def download_bar() -> Iterator[Progress]:
 @click.argument("name", required=False)
 def fetch_model(name: str | None) -> None:
     """Download a model for the embedded engine by NAME; `turnwire models` lists the names."""
-    from turnwire.engines.downloads import DEFAULT_MODEL, KNOWN_MODELS, DownloadError
-    from turnwire.engines.downloads import fetch_model as fetch
+    from turnwire.engines.embedded.downloads import DEFAULT_MODEL, KNOWN_MODELS, DownloadError
+    from turnwire.engines.embedded.downloads import fetch_model as fetch
 
     known = KNOWN_MODELS.get((name or DEFAULT_MODEL).lower())
     if known is None:

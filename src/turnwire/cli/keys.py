@@ -34,7 +34,7 @@ def new(
     priority: int,
 ) -> None:
     """Add a key called NAME and print it, once."""
-    from turnwire.gateway.keys import Keyring, KeysError, hash_key, new_key
+    from turnwire.gateway.door.keys import Keyring, KeysError, hash_key, new_key
 
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name):
         raise click.ClickException("A key's name has 1 to 64 letters, digits, dots, dashes or underscores.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 import turnwire
-from turnwire.cli.chat import chat
+from turnwire.cli.chat.command import chat
 from turnwire.cli.codex_catalog import codex_catalog
 from turnwire.cli.doctor import doctor
 from turnwire.cli.fetch_model import fetch_model

@@ -66,7 +66,7 @@ def _show_all(profiles: list[Any]) -> None:
 def _show_fetchable() -> None:
     from rich.console import Console
 
-    from turnwire.engines.downloads import DEFAULT_MODEL, KNOWN_MODELS, cache_folder
+    from turnwire.engines.embedded.downloads import DEFAULT_MODEL, KNOWN_MODELS, cache_folder
 
     title = "Models for the embedded engine (turnwire fetch-model NAME)"
     table = _table(title, "name", "size", "licence", "tools", "fetched")

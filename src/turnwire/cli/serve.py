@@ -67,12 +67,12 @@ def gateway_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @gateway_options
 def serve(config: str | None, **flags: Any) -> None:
     """Run the gateway. Flags override the config file, which overrides TURNWIRE_* variables."""
-    from turnwire.gateway.assembly import AssemblyError
-    from turnwire.gateway.keys import KeysError
+    from turnwire.gateway.door.keys import KeysError
     from turnwire.gateway.server import run
     from turnwire.gateway.settings import SettingsError, load_settings
-    from turnwire.gateway.stores import StoreError
-    from turnwire.gateway.tracing import TracingError
+    from turnwire.gateway.setup.assembly import AssemblyError
+    from turnwire.gateway.stores.store import StoreError
+    from turnwire.gateway.telemetry.tracing import TracingError
 
     try:
         settings = load_settings(flags, config=config or os.environ.get("TURNWIRE_CONFIG"), environ=os.environ)
@@ -91,7 +91,7 @@ def serve(config: str | None, **flags: Any) -> None:
 
 
 def _start_log(level: str, form: str) -> None:
-    from turnwire.gateway.journal import JsonLines
+    from turnwire.gateway.telemetry.journal import JsonLines
 
     handler = logging.StreamHandler()
     text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")

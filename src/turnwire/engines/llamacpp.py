@@ -11,8 +11,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from turnwire.engines.completions import failed_with
-from turnwire.engines.http import Call, HTTPEngine, Reading
+from turnwire.engines.http.completions import failed_with
+from turnwire.engines.http.engine import Call, HTTPEngine, Reading
+from turnwire.engines.http.spelling import SpellingTokenizer
+from turnwire.engines.http.stops import StopFinder
+from turnwire.engines.http.wishes import made, sampling_wishes
 from turnwire.engines.interface import (
     Capabilities,
     Completion,
@@ -23,9 +26,6 @@ from turnwire.engines.interface import (
     TokenBatch,
     TokenLogprob,
 )
-from turnwire.engines.spelling import SpellingTokenizer
-from turnwire.engines.stops import StopFinder
-from turnwire.engines.wishes import made, sampling_wishes
 from turnwire.turns import FinishReason
 
 __all__ = ["LlamaCppEngine", "LlamaCppReading", "LlamaCppTokenizer"]

@@ -11,9 +11,13 @@ from typing import Any
 
 import msgspec
 
-from turnwire.engines.completions import failed_with
 from turnwire.engines.failures import failure
-from turnwire.engines.http import Call
+from turnwire.engines.http.completions import failed_with
+from turnwire.engines.http.engine import Call
+from turnwire.engines.http.served import Models
+from turnwire.engines.http.spelled import SpelledReading, SpellingEngine
+from turnwire.engines.http.spelling import Speller
+from turnwire.engines.http.wishes import made, sampling_wishes
 from turnwire.engines.interface import (
     Capabilities,
     Completion,
@@ -24,10 +28,6 @@ from turnwire.engines.interface import (
     TokenBatch,
     TokenLogprob,
 )
-from turnwire.engines.served import Models
-from turnwire.engines.spelled import SpelledReading, SpellingEngine
-from turnwire.engines.spelling import Speller
-from turnwire.engines.wishes import made, sampling_wishes
 
 __all__ = ["SGLangEngine", "SGLangReading"]
 

@@ -86,7 +86,7 @@ def create_engine(
     None); `api_key` goes to HTTP engines as a bearer token; `tokenizer` may be None only where the engine brings its
     own."""
     if spec.kind == "embedded":
-        from turnwire.engines.embedded import EmbeddedEngine
+        from turnwire.engines.embedded.engine import EmbeddedEngine
 
         return EmbeddedEngine(spec.target or None)
     if spec.kind == "vllm":
@@ -94,11 +94,11 @@ def create_engine(
 
         return VLLMEngine(spec.target, model=model, api_key=api_key)
     if spec.kind == "openai" and spec.target.endswith("/responses"):
-        from turnwire.engines.openai_responses import ResponsesEngine
+        from turnwire.engines.upstream.responses import ResponsesEngine
 
         return ResponsesEngine(spec.target, model=model, api_key=api_key)
     if spec.kind in ("openai", "openai-raw"):
-        from turnwire.engines.openai import OpenAIEngine
+        from turnwire.engines.upstream.chat import OpenAIEngine
 
         return OpenAIEngine(
             spec.target, model=model, api_key=api_key, mode="events" if spec.kind == "openai" else "text"
@@ -106,7 +106,7 @@ def create_engine(
     if tokenizer is None:
         raise SpecError(f"the {spec.kind} engine needs the model's tokenizer: give --tokenizer FILE")
     if spec.kind == "scripted":
-        from turnwire.engines.scripted import ScriptedEngine
+        from turnwire.engines.scripted.engine import ScriptedEngine
 
         return ScriptedEngine(spec.target, tokenizer, window=window)
     if spec.kind == "sglang":

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import msgspec
 
-from turnwire.engines.completions import Choice, Usage, decode_chunks, failed, token_logprobs
 from turnwire.engines.failures import failure
-from turnwire.engines.http import Call
+from turnwire.engines.http.completions import Choice, Usage, decode_chunks, failed, token_logprobs
+from turnwire.engines.http.engine import Call
+from turnwire.engines.http.served import Models
+from turnwire.engines.http.spelled import SpelledReading, SpellingEngine
+from turnwire.engines.http.spelling import Speller, SpellingTokenizer
+from turnwire.engines.http.wishes import made, sampling_wishes
 from turnwire.engines.interface import (
     Capabilities,
     Completion,
@@ -20,10 +24,6 @@ from turnwire.engines.interface import (
     TokenBatch,
     TokenLogprob,
 )
-from turnwire.engines.served import Models
-from turnwire.engines.spelled import SpelledReading, SpellingEngine
-from turnwire.engines.spelling import Speller, SpellingTokenizer
-from turnwire.engines.wishes import made, sampling_wishes
 from turnwire.turns import FinishReason
 
 __all__ = ["TRTLLMEngine", "TRTLLMReading"]

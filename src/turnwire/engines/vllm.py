@@ -11,11 +11,11 @@ import re
 
 import msgspec
 
-from turnwire.engines.completions import Chunk, CompletionsReading
-from turnwire.engines.http import Call, HTTPEngine
+from turnwire.engines.http.completions import Chunk, CompletionsReading
+from turnwire.engines.http.engine import Call, HTTPEngine
+from turnwire.engines.http.served import Models
+from turnwire.engines.http.wishes import made, sampling_wishes
 from turnwire.engines.interface import Capabilities, Constraint, EngineError, EngineInfo, GenerateRequest
-from turnwire.engines.served import Models
-from turnwire.engines.wishes import made, sampling_wishes
 
 __all__ = ["VLLMEngine"]
 

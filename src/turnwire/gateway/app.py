@@ -23,31 +23,31 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnwire.continuity import sentence
-from turnwire.gateway.admin import AdminRoutes
-from turnwire.gateway.chat import ChatEndpoint
-from turnwire.gateway.completions import CompletionsEndpoint
-from turnwire.gateway.embeddings import EmbeddingsEndpoint
-from turnwire.gateway.exchange import Api
-from turnwire.gateway.guard import Guard
-from turnwire.gateway.heartbeat import Heartbeat
-from turnwire.gateway.journal import Journal, summary_of
-from turnwire.gateway.keys import Keyring
-from turnwire.gateway.limits import request_limits
-from turnwire.gateway.listing import ModelRoutes
-from turnwire.gateway.messages import MessagesEndpoint
-from turnwire.gateway.metrics import Metrics
+from turnwire.engines.pool.pool import WorkerPool
+from turnwire.gateway.apis.admin import AdminRoutes
+from turnwire.gateway.apis.chat import ChatEndpoint
+from turnwire.gateway.apis.completions import CompletionsEndpoint
+from turnwire.gateway.apis.embeddings import EmbeddingsEndpoint
+from turnwire.gateway.apis.messages import MessagesEndpoint
+from turnwire.gateway.apis.model_routes import ModelRoutes
+from turnwire.gateway.apis.responses import ResponseRoutes
+from turnwire.gateway.apis.token_routes import TokenRoutes
+from turnwire.gateway.door.guard import Guard
+from turnwire.gateway.door.keys import Keyring
+from turnwire.gateway.door.limits import request_limits
 from turnwire.gateway.openapi import methods_of
-from turnwire.gateway.passage import Passage
-from turnwire.gateway.records import Recorder
-from turnwire.gateway.responses import ResponseRoutes
-from turnwire.gateway.runtime import ModelRuntime
 from turnwire.gateway.settings import Settings
-from turnwire.gateway.shelf import ResponseShelf
-from turnwire.gateway.stores import Retention, open_store
-from turnwire.gateway.tokens import TokenRoutes
-from turnwire.gateway.tracing import open_tracing
-from turnwire.gateway.websocket import NoSocket, ResponsesSocket
-from turnwire.gateway.workers import WorkerPool
+from turnwire.gateway.stores.responses import ResponseShelf
+from turnwire.gateway.stores.store import Retention, open_store
+from turnwire.gateway.telemetry.journal import Journal, summary_of
+from turnwire.gateway.telemetry.metrics import Metrics
+from turnwire.gateway.telemetry.records import Recorder
+from turnwire.gateway.telemetry.tracing import open_tracing
+from turnwire.gateway.transports.http import Api
+from turnwire.gateway.transports.websocket import NoSocket, ResponsesSocket
+from turnwire.gateway.turns.heartbeat import Heartbeat
+from turnwire.gateway.turns.passage import Passage
+from turnwire.gateway.turns.runtime import ModelRuntime
 from turnwire.profiles import codex_entry
 from turnwire.protocols import anthropic, chat, responses
 from turnwire.protocols.codex_catalog import alias_entries, catalog_etag

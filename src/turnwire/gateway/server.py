@@ -17,11 +17,11 @@ from collections.abc import Generator
 
 import uvicorn
 
-from turnwire.engines.downloads import Progress
+from turnwire.engines.embedded.downloads import Progress
 from turnwire.gateway.app import Gateway, create_app
-from turnwire.gateway.assembly import assemble
-from turnwire.gateway.limits_http import HttpBounds, bounded_http, bounded_socket
+from turnwire.gateway.door.connection import HttpBounds, bounded_http, bounded_socket
 from turnwire.gateway.settings import Settings
+from turnwire.gateway.setup.assembly import assemble
 
 __all__ = ["GatewayServer", "run", "server_config"]
 

@@ -1,14 +1,14 @@
 """Conversation to prompt tokens: templates, tokenizers, stability, replay, seals."""
 
 from turnwire.prompts.builder import PromptBuilder
-from turnwire.prompts.encodings import DeepSeekEncoding, HarmonyEncoding
 from turnwire.prompts.notes import NOTES
 from turnwire.prompts.policy import ReplayPolicy
-from turnwire.prompts.probe import probe
 from turnwire.prompts.prompt import Detokenizer, Prompt, Recall, RecalledTurn, Section, Tokenizer
 from turnwire.prompts.stability import StabilityOptions
-from turnwire.prompts.template import ChatTemplate, Renderer, TemplateFailure, default_template
-from turnwire.prompts.traits import Seams, TemplateTraits
+from turnwire.prompts.templates.encodings import DeepSeekEncoding, HarmonyEncoding
+from turnwire.prompts.templates.probing.probe import probe
+from turnwire.prompts.templates.template import ChatTemplate, Renderer, TemplateFailure, default_template
+from turnwire.prompts.templates.traits import Seams, TemplateTraits
 
 __all__ = [
     "NOTES",

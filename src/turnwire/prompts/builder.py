@@ -14,17 +14,17 @@ from typing import Any
 
 import msgspec
 
-from turnwire.prompts.labels import labelled
 from turnwire.prompts.notes import noted
-from turnwire.prompts.pieces import Piece, PieceMemory, tokenized
 from turnwire.prompts.policy import Plan, ReplayPolicy
-from turnwire.prompts.probe import probe
 from turnwire.prompts.prompt import Prompt, Recall, RecalledTurn, Section, Tokenizer
-from turnwire.prompts.replay import Scribe, Text, UnknownSeam
-from turnwire.prompts.speech import in_template_order, rest_of, spoken_in_order, spoken_on
+from turnwire.prompts.replay.pieces import Piece, PieceMemory, tokenized
+from turnwire.prompts.replay.rephrase import in_template_order, rest_of, spoken_in_order, spoken_on
+from turnwire.prompts.replay.sections import labelled
+from turnwire.prompts.replay.splicer import Scribe, Text, UnknownSeam
 from turnwire.prompts.stability import StabilityOptions, stabilise
-from turnwire.prompts.template import Renderer, TemplateFailure
-from turnwire.prompts.traits import TemplateTraits
+from turnwire.prompts.templates.probing.probe import probe
+from turnwire.prompts.templates.template import Renderer, TemplateFailure
+from turnwire.prompts.templates.traits import TemplateTraits
 from turnwire.turns import Conversation, Message, Note, ReasoningBlock, TextBlock, Tool
 
 __all__ = ["PromptBuilder"]

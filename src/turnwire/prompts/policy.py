@@ -12,8 +12,8 @@ from typing import Any, Literal
 import msgspec
 
 from turnwire.prompts.notes import noted
-from turnwire.prompts.switches import ALLOWED_ARGUMENTS
-from turnwire.prompts.traits import TemplateTraits
+from turnwire.prompts.templates.switches import ALLOWED_ARGUMENTS
+from turnwire.prompts.templates.traits import TemplateTraits
 from turnwire.turns import Conversation, Message, Note, ReasoningBlock, Thinking, ToolResultBlock
 
 __all__ = ["Plan", "ReplayPolicy", "loop_start"]

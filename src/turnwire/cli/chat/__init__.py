@@ -1,0 +1,1 @@
+"""`turnwire chat`: a streaming agent in the terminal."""

@@ -1,0 +1,1 @@
+"""Engines reached over HTTP: the streaming connection, server-sent events, the completions wire."""

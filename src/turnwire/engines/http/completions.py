@@ -1,0 +1,194 @@
+"""The OpenAI completions stream, as engines extend it with token ids: its values, and one way to read it.
+
+Promise: a chunk is decoded straight into typed values and unknown fields are passed over; the end token is told apart
+from the text's tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from turnwire.engines.failures import failure
+from turnwire.engines.http.engine import Reading
+from turnwire.engines.interface import Completion, EngineError, TokenBatch, TokenLogprob
+from turnwire.turns import FinishReason
+
+__all__ = [
+    "Choice",
+    "Chunk",
+    "CompletionsReading",
+    "Logprobs",
+    "Usage",
+    "decode_chunks",
+    "failed",
+    "failed_with",
+    "token_logprobs",
+]
+
+UNLIKELY = -9999.0
+"""What servers write for a log probability that JSON cannot hold."""
+
+_FINISH: Mapping[str, FinishReason] = {
+    "stop": "stop",
+    "length": "length",
+    "content_filter": "content_filter",
+    "abort": "abort",
+    "repetition": "stop",
+}
+
+
+class Logprobs(msgspec.Struct, gc=False):
+    """Log probabilities, position by position."""
+
+    tokens: list[str] = []
+    token_logprobs: list[float | None] = []
+    top_logprobs: list[dict[str, float | None] | None] = []
+
+
+class Choice(msgspec.Struct, gc=False):
+    """What is new of the one choice asked for."""
+
+    text: str = ""
+    token_ids: list[int] | None = None
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+    logprobs: Logprobs | None = None
+
+
+class PromptDetails(msgspec.Struct, gc=False):
+    """Where the prompt came from."""
+
+    cached_tokens: int | None = None
+
+
+class OutputDetails(msgspec.Struct, gc=False):
+    """What the output was."""
+
+    reasoning_tokens: int | None = None
+
+
+class Usage(msgspec.Struct, gc=False):
+    """The engine's own counts."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int | None = 0
+    prompt_tokens_details: PromptDetails | None = None
+    completion_tokens_details: OutputDetails | None = None
+
+
+class Chunk(msgspec.Struct, gc=False):
+    """One event."""
+
+    choices: list[Choice] = []
+    usage: Usage | None = None
+    error: dict[str, Any] | str | None = None
+    message: str | None = None
+    code: int | None = None
+
+
+decode_chunks = msgspec.json.Decoder(list[Chunk]).decode
+
+
+class CompletionsReading(Reading):
+    """A `/v1/completions` stream with token ids. The last sampled id of a stop without stop string is the end token."""
+
+    def __init__(self, engine: str, prompt_tokens: int) -> None:
+        self._engine = engine
+        self._prompt = prompt_tokens
+        self._output = 0
+        self._reason: FinishReason | None = None
+        self._stop: str | None = None
+        self._end_id: int | None = None
+
+    def feed(self, events: bytes) -> TokenBatch | None:
+        texts: list[str] = []
+        ids: list[int] = []
+        logprobs: list[TokenLogprob] = []
+        usage: Usage | None = None
+        for chunk in decode_chunks(events):
+            if chunk.usage is not None:
+                usage = chunk.usage
+            if not chunk.choices:
+                if chunk.error is not None or chunk.message is not None:
+                    self.error = failed(self._engine, chunk)
+                continue
+            choice = chunk.choices[0]
+            texts.append(choice.text)
+            if choice.token_ids:
+                ids += choice.token_ids
+            if choice.logprobs is not None:
+                logprobs += token_logprobs(choice.logprobs)
+            if choice.finish_reason is not None:
+                self._finish(choice, ids, logprobs)
+        self._output += len(ids)
+        if self._reason is not None and usage is not None:
+            self.end = self._completion(usage)
+        text = "".join(texts)
+        return TokenBatch(text, tuple(ids), tuple(logprobs)) if text or ids else None
+
+    def close(self) -> Completion | None:
+        """The completion, also of a server that told no usage."""
+        if self.end is None and self._reason is not None:
+            self.end = self._completion(None)
+        return self.end
+
+    def _finish(self, choice: Choice, ids: list[int], logprobs: list[TokenLogprob]) -> None:
+        self._reason = _FINISH.get(choice.finish_reason or "", "error")
+        if self._reason == "error":
+            self.error = failure(self._engine, f"the generation ended with finish_reason {choice.finish_reason!r}")
+        if self._reason != "stop":
+            return
+        if isinstance(choice.stop_reason, str):
+            self._reason, self._stop = "stop_sequence", choice.stop_reason
+        elif choice.finish_reason == "stop" and ids:
+            self._end_id = ids.pop()
+            del logprobs[len(ids) :]
+
+    def _completion(self, usage: Usage | None) -> Completion:
+        sampled = self._output + (self._end_id is not None)
+        if usage is None:
+            return Completion(self._reason or "stop", self._prompt, sampled, 0, self._stop, self._end_id)
+        details = usage.prompt_tokens_details
+        return Completion(
+            self._reason or "stop",
+            usage.prompt_tokens or self._prompt,
+            usage.completion_tokens or sampled,
+            (details.cached_tokens or 0) if details else 0,
+            self._stop,
+            self._end_id,
+        )
+
+
+def failed(engine: str, chunk: Chunk) -> EngineError:
+    """The failure that a chunk without choices tells of."""
+    if chunk.error is not None:
+        return failed_with(engine, chunk.error)
+    return failure(engine, chunk.message or "", status=chunk.code or 500)
+
+
+def failed_with(engine: str, error: dict[str, Any] | str) -> EngineError:
+    """The failure that an event's `error` tells of."""
+    if isinstance(error, str):
+        return failure(engine, error)
+    code, said = error.get("code"), str(error.get("message", ""))
+    kind = str(error.get("type") or "")
+    return failure(
+        engine,
+        said if not kind or kind in said else f"{said} ({kind})",
+        status=code if isinstance(code, int) else 500,
+    )
+
+
+def token_logprobs(told: Logprobs) -> list[TokenLogprob]:
+    tops = told.top_logprobs or [None] * len(told.tokens)
+    return [
+        TokenLogprob(
+            token,
+            UNLIKELY if value is None else value,
+            tuple((rival, UNLIKELY if weight is None else weight) for rival, weight in (top or {}).items()),
+        )
+        for token, value, top in zip(told.tokens, told.token_logprobs, tops, strict=False)
+    ]

@@ -1,0 +1,1 @@
+"""Servers that take conversations instead of tokens: Chat Completions and Responses upstreams."""

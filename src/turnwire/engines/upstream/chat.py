@@ -1,0 +1,300 @@
+"""The upstream adapter: any Chat Completions server, either trusted to separate its output or read as raw text.
+
+Promise: structured deltas (`reasoning_content` or `reasoning`, `content`, `tool_calls`) are mapped one to one and never
+parsed again; in raw mode only `content` is read and handed on as model text. Nothing is added to what upstream said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import aiohttp
+import msgspec
+
+from turnwire.engines.failures import failure
+from turnwire.engines.http.completions import Usage, failed_with
+from turnwire.engines.http.engine import Call, HTTPEngine, Reading
+from turnwire.engines.interface import (
+    Capabilities,
+    Completion,
+    EngineError,
+    EngineInfo,
+    EventBatch,
+    GenerateRequest,
+    TokenBatch,
+    TokenLogprob,
+)
+from turnwire.engines.upstream.chat_body import chat_body
+from turnwire.engines.upstream.events import BlockWriter
+from turnwire.turns import FinishReason
+
+__all__ = ["ChatReading", "OpenAIEngine"]
+
+_FINISH: Mapping[str, FinishReason] = {
+    "stop": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+}
+
+
+class _Function(msgspec.Struct, gc=False):
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class _ToolCall(msgspec.Struct, gc=False):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Part(msgspec.Struct, gc=False):
+    type: str = ""
+    text: str = ""
+    thinking: list[_Part] | str = ""
+
+
+class _Delta(msgspec.Struct, gc=False):
+    content: str | list[_Part] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+
+
+class _Rival(msgspec.Struct, gc=False):
+    token: str = ""
+    logprob: float = 0.0
+    top_logprobs: list[_Rival] = []
+
+
+class _Logprobs(msgspec.Struct, gc=False):
+    content: list[_Rival] | None = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    delta: _Delta = msgspec.field(default_factory=_Delta)
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+    logprobs: _Logprobs | None = None
+
+
+class _Chunk(msgspec.Struct, gc=False):
+    choices: list[_Choice] = []
+    usage: Usage | None = None
+    error: dict[str, Any] | str | None = None
+
+
+_CHUNKS = msgspec.json.Decoder(list[_Chunk])
+
+
+class ChatReading(Reading):
+    """A Chat Completions stream. `learn` is told the name under which thoughts came."""
+
+    def __init__(
+        self,
+        engine: str,
+        prompt_tokens: int,
+        mode: Literal["events", "text"],
+        learn: Callable[[str], None] | None = None,
+    ) -> None:
+        self._engine = engine
+        self._prompt = prompt_tokens
+        self._raw = mode == "text"
+        self._blocks = BlockWriter()
+        self._texts: list[str] = []
+        self._logprobs: list[TokenLogprob] = []
+        self._calls = 0
+        self._reason: FinishReason | None = None
+        self._stop: str | None = None
+        self._usage: Usage | None = None
+        self._learn = learn
+
+    def feed(self, events: bytes) -> TokenBatch | EventBatch | None:
+        for chunk in _CHUNKS.decode(events):
+            if chunk.error is not None:
+                self.error = failed_with(self._engine, chunk.error)
+                break
+            if chunk.usage is not None:
+                self._usage = chunk.usage
+            if chunk.choices:
+                try:
+                    self._choice(chunk.choices[0])
+                except EngineError as error:
+                    self.error = error
+                    break
+        if self._reason is not None and not self._raw:
+            self._blocks.close()
+        if self._raw:
+            text, logprobs = "".join(self._texts), tuple(self._logprobs)
+            self._texts.clear()
+            self._logprobs.clear()
+            return TokenBatch(text, (), logprobs) if text else None
+        taken = self._blocks.take()
+        return EventBatch(taken) if taken else None
+
+    def close(self) -> Completion | None:
+        """The completion. Usage comes in a chunk of its own after the finish, where the server tells it at all."""
+        if self.end is None and self._reason is not None:
+            reason = "tool_calls" if self._reason == "stop" and self._blocks.called else self._reason
+            usage = self._usage or Usage(self._prompt, 0)
+            details, output = usage.prompt_tokens_details, usage.completion_tokens_details
+            self.end = Completion(
+                reason,
+                usage.prompt_tokens,
+                usage.completion_tokens or 0,
+                (details.cached_tokens or 0) if details else 0,
+                self._stop,
+                reasoning_tokens=(output.reasoning_tokens or 0) if output else 0,
+            )
+        return self.end
+
+    def _choice(self, choice: _Choice) -> None:
+        delta = choice.delta
+        if self._raw:
+            self._raw_delta(delta)
+        else:
+            self._delta(delta)
+        if choice.logprobs is not None and choice.logprobs.content:
+            self._logprobs += map(_logprob, choice.logprobs.content)
+        if choice.finish_reason is not None:
+            self._reason = _FINISH.get(choice.finish_reason)
+            if self._reason is None:
+                self.error = failure(self._engine, f"the turn ended with finish_reason {choice.finish_reason!r}")
+            if isinstance(choice.stop_reason, str) and self._reason == "stop":
+                self._reason, self._stop = "stop_sequence", choice.stop_reason
+
+    def _delta(self, delta: _Delta) -> None:
+        thought = delta.reasoning_content or delta.reasoning
+        if thought:
+            if self._learn is not None:
+                self._learn("reasoning_content" if delta.reasoning_content else "reasoning")
+                self._learn = None
+            self._blocks.text("reasoning", thought)
+        if isinstance(delta.content, list):
+            for part in delta.content:
+                thinking = part.thinking if isinstance(part.thinking, str) else "".join(p.text for p in part.thinking)
+                if thinking:
+                    self._blocks.text("reasoning", thinking)
+                if part.text:
+                    self._blocks.text("text", part.text)
+        elif delta.content:
+            self._blocks.text("text", delta.content)
+        if delta.refusal:
+            self._blocks.text("text", delta.refusal)
+        for call in delta.tool_calls or ():
+            self._call(call)
+
+    def _call(self, call: _ToolCall) -> None:
+        function = call.function or _Function()
+        if call.index is None:
+            # Servers that give whole calls may leave the index out; a name begins the next one.
+            self._calls += bool(function.name)
+        arguments = function.arguments or ""
+        if not isinstance(arguments, str):
+            arguments = msgspec.json.encode(arguments).decode()
+        key = self._calls if call.index is None else ("index", call.index)
+        self._blocks.call(key, name=function.name or "", call_id=call.id or "", arguments=arguments)
+
+    def _raw_delta(self, delta: _Delta) -> None:
+        if delta.tool_calls or delta.reasoning_content or delta.reasoning:
+            raise EngineError(
+                "internal",
+                f"{self._engine} separates reasoning or tool calls by itself; name it openai: instead of openai-raw:",
+            )
+        if isinstance(delta.content, str):
+            self._texts.append(delta.content)
+
+
+def _logprob(entry: _Rival) -> TokenLogprob:
+    return TokenLogprob(entry.token, entry.logprob, tuple((rival.token, rival.logprob) for rival in entry.top_logprobs))
+
+
+class _Model(msgspec.Struct):
+    id: str
+    max_model_len: int | None = None
+    context_length: int | None = None
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+class _Embedding(msgspec.Struct):
+    index: int
+    embedding: list[float]
+
+
+class _Embeddings(msgspec.Struct):
+    data: list[_Embedding]
+
+
+class OpenAIEngine(HTTPEngine):
+    """A Chat Completions server. The address is its base, with or without `/v1`."""
+
+    name = "the upstream server"
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        model: str | None = None,
+        api_key: str | None = None,
+        mode: Literal["events", "text"] = "events",
+    ) -> None:
+        base = base_url.rstrip("/").removesuffix("/chat/completions")
+        super().__init__(base if base.endswith("/v1") else f"{base}/v1", model=model, api_key=api_key)
+        self._mode = mode
+        self._reasoning_field = "reasoning_content"
+        self.capabilities = Capabilities(
+            yields=mode,
+            guided=frozenset({"json_schema"}),
+            cached_tokens=True,
+            logprobs=mode == "text",
+            embeddings=True,
+            images=True,
+        )
+
+    async def _discover(self) -> EngineInfo:
+        listed = await self._maybe("/models", _Models)
+        warnings = []
+        models = listed.data if listed else []
+        known = next((model for model in models if model.id == self._model), None)
+        if self._model is None and models:
+            known = models[0]
+            self._model = known.id
+        elif models and known is None:
+            names = ", ".join(model.id for model in models[:5])
+            warnings.append(f"the upstream server does not list the model {self._model!r} but {names}")
+        if self._model is None:
+            warnings.append("the upstream server lists no models: clients' model names are passed on as they are")
+        self._window = (known.max_model_len or known.context_length) if known else None
+        return EngineInfo(name="openai", model=self._model, window=self._window, warnings=tuple(warnings))
+
+    def _call(self, request: GenerateRequest) -> Call:
+        body, notes = chat_body(request, self._model, self._reasoning_field)
+        return Call("/chat/completions", body, tuple(notes))
+
+    def _reading(self, request: GenerateRequest) -> Reading:
+        return ChatReading(self.name, len(request.prompt_ids), self._mode, self._learn)
+
+    def _learn(self, reasoning_field: str) -> None:
+        """Thoughts go back under the name under which they came."""
+        self._reasoning_field = reasoning_field
+
+    async def health(self) -> bool:
+        """Whether the model list answers; hosted servers have no health route."""
+        try:
+            async with self._http.get(f"{self._base}/models", timeout=aiohttp.ClientTimeout(total=5)) as response:
+                return response.status < 500
+        except (aiohttp.ClientError, ConnectionError, TimeoutError, EngineError):
+            return False
+
+    async def embed(self, inputs: Sequence[str]) -> list[list[float]]:
+        """Embeddings by the same server."""
+        answer = await self._ask("/embeddings", _Embeddings, {"model": self._model, "input": list(inputs)})
+        return [entry.embedding for entry in sorted(answer.data, key=lambda entry: entry.index)]

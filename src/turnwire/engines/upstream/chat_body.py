@@ -1,0 +1,195 @@
+"""A conversation as the JSON that an upstream Chat Completions server takes.
+
+Promise: everything Chat Completions can say is said, arguments byte for byte; what it cannot say is a note, never a
+silent loss. The order of thoughts among calls inside one assistant message is what this API has no words for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from turnwire.engines.http.wishes import made, sampling_wishes
+from turnwire.engines.interface import GenerateRequest
+from turnwire.turns import (
+    Block,
+    Conversation,
+    ImageBlock,
+    Message,
+    Note,
+    OpaqueBlock,
+    ReasoningBlock,
+    Sampling,
+    TextBlock,
+    Tool,
+    ToolCallBlock,
+    ToolChoice,
+    ToolResultBlock,
+)
+
+__all__ = ["chat_body", "image_url", "limits", "schema_of", "tool_arguments", "visible_tools"]
+
+
+def chat_body(
+    request: GenerateRequest, model: str | None, reasoning_field: str
+) -> tuple[dict[str, object], list[Note]]:
+    """The body of a streaming request, and notes on what could not be said."""
+    conversation = request.conversation
+    notes: list[Note] = []
+    body: dict[str, object] = {
+        "model": model or conversation.model,
+        "messages": [message for told in conversation.messages for message in _messages(told, reasoning_field, notes)],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    visible = visible_tools(conversation)
+    if visible:
+        body["tools"] = [_tool(tool) for tool in visible]
+        body["tool_choice"] = _choice(conversation.tool_choice)
+        if not conversation.tool_choice.parallel:
+            body["parallel_tool_calls"] = False
+    body.update(limits(request.sampling))
+    if request.sampling.logprobs is not None:
+        body |= {"logprobs": True, "top_logprobs": request.sampling.logprobs}
+    if conversation.format is not None:
+        form = conversation.format
+        body["response_format"] = (
+            {"type": "json_object"}
+            if form.schema is None
+            else {
+                "type": "json_schema",
+                "json_schema": {"name": form.name, "schema": form.schema, "strict": form.strict},
+            }
+        )
+    if conversation.thinking.effort is not None:
+        body["reasoning_effort"] = conversation.thinking.effort
+    elif conversation.thinking.mode is not None or conversation.thinking.budget is not None:
+        notes.append(Note("thinking_not_passed", "the upstream server decides by itself how much it thinks"))
+    if conversation.template_args:
+        body["chat_template_kwargs"] = conversation.template_args
+    return body, notes
+
+
+def limits(sampling: Sampling) -> dict[str, object]:
+    """The sampling wishes that were made, under Chat Completions' names."""
+    return made(
+        {
+            "max_tokens": sampling.max_tokens,
+            **sampling_wishes(sampling),
+            "seed": sampling.seed,
+            "stop": list(sampling.stop) or None,
+        }
+    )
+
+
+def tool_arguments(call: ToolCallBlock) -> str:
+    """A call's arguments as JSON text; the raw text of a custom call is its one argument `input`."""
+    if call.kind == "custom":
+        return msgspec.json.encode({"input": call.arguments}).decode()
+    return call.arguments or "{}"
+
+
+def schema_of(tool: Tool) -> dict[str, Any]:
+    """The schema of a tool's arguments; one without any takes an object."""
+    return tool.schema or {"type": "object", "properties": {}}
+
+
+def image_url(image: ImageBlock) -> str:
+    """An image as a URL, inline ones as data."""
+    return image.url or f"data:{image.media_type or 'image/png'};base64,{image.data}"
+
+
+def visible_tools(conversation: Conversation) -> list[Tool]:
+    """Tools that are not deferred, or that some result has loaded."""
+    loaded = {
+        name
+        for message in conversation.messages
+        for block in message.blocks
+        if isinstance(block, ToolResultBlock)
+        for name in block.references
+    }
+    return [tool for tool in conversation.tools if not tool.deferred or tool.name in loaded]
+
+
+def _tool(tool: Tool) -> dict[str, object]:
+    function: dict[str, object] = {"name": tool.name, "parameters": schema_of(tool)}
+    if tool.description:
+        function["description"] = tool.description
+    if tool.strict:
+        function["strict"] = True
+    return {"type": "function", "function": function}
+
+
+def _choice(choice: ToolChoice) -> object:
+    if choice.mode == "named":
+        return {"type": "function", "function": {"name": choice.name}}
+    return choice.mode
+
+
+def _messages(message: Message, reasoning_field: str, notes: list[Note]) -> Iterator[dict[str, object]]:
+    if message.role == "assistant":
+        yield _assistant(message, reasoning_field, notes)
+        return
+    pending: list[Block] = []
+    for block in message.blocks:
+        if isinstance(block, ToolResultBlock):
+            if pending:
+                yield {"role": message.role, "content": _content(pending, notes)}
+                pending = []
+            yield from _result(block, notes)
+        else:
+            pending.append(block)
+    if pending or not message.blocks:
+        yield {"role": message.role, "content": _content(pending, notes)}
+
+
+def _result(block: ToolResultBlock, notes: list[Note]) -> Iterator[dict[str, object]]:
+    content = _content([part for part in block.content if not isinstance(part, ImageBlock)], notes)
+    yield {"role": "tool", "tool_call_id": block.call_id, "content": content}
+    images = [part for part in block.content if isinstance(part, ImageBlock)]
+    if images:
+        # Tool messages are text on this wire; what a tool shows follows as the user's.
+        yield {"role": "user", "content": _content(images, notes)}
+
+
+def _assistant(message: Message, reasoning_field: str, notes: list[Note]) -> dict[str, object]:
+    calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
+    thoughts = [block.text for block in message.blocks if isinstance(block, ReasoningBlock) and not block.redacted]
+    answer: dict[str, object] = {"role": "assistant", "content": message.text or (None if calls else "")}
+    if thoughts:
+        answer[reasoning_field] = "".join(thoughts)
+    if calls:
+        answer["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": tool_arguments(call)}}
+            for call in calls
+        ]
+    notes += [
+        Note("block_not_passed", f"an assistant block of type {_kind(block)} cannot be sent upstream")
+        for block in message.blocks
+        if isinstance(block, (OpaqueBlock, ImageBlock))
+    ]
+    return answer
+
+
+def _content(blocks: list[Any], notes: list[Note]) -> object:
+    """Text as one string, and parts only where there is more than text."""
+    parts: list[dict[str, object]] = []
+    for block in blocks:
+        if isinstance(block, TextBlock):
+            parts.append({"type": "text", "text": block.text})
+        elif isinstance(block, ImageBlock):
+            url: dict[str, object] = {"url": image_url(block)}
+            if block.detail is not None:
+                url["detail"] = block.detail
+            parts.append({"type": "image_url", "image_url": url})
+        else:
+            notes.append(Note("block_not_passed", f"a block of type {_kind(block)} cannot be sent upstream"))
+    if all(part["type"] == "text" for part in parts):
+        return "".join(str(part["text"]) for part in parts)
+    return parts
+
+
+def _kind(block: Block) -> str:
+    return block.wire_type if isinstance(block, OpaqueBlock) else type(block).__name__

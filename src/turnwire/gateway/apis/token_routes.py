@@ -1,0 +1,94 @@
+"""Counting and tokenizing: exact, by the same prompt builder and tokenizer that a turn uses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from turnwire.gateway.door.bodies import expand
+from turnwire.gateway.door.limits import RequestLimits
+from turnwire.gateway.transports.http import headers_of, read_body, tenant_of
+from turnwire.gateway.turns.runtime import ModelRuntime
+from turnwire.protocols import anthropic
+from turnwire.protocols.wire import TurnFailure
+
+__all__ = ["TokenRoutes"]
+
+
+class Models(Protocol):
+    max_body: int
+    limits: RequestLimits
+
+    def runtime_for(self, model: str) -> ModelRuntime: ...
+
+
+class _Tokenize(msgspec.Struct):
+    text: str = ""
+    prompt: str | None = None
+    model: str | None = None
+    return_token_strs: bool = False
+
+
+class _Detokenize(msgspec.Struct):
+    tokens: list[int]
+    model: str | None = None
+
+
+class TokenRoutes:
+    """`count_tokens`, `/v1/tokenize`, `/v1/detokenize`."""
+
+    def __init__(self, models: Models) -> None:
+        self._models = models
+
+    async def count(self, request: Request) -> Response:
+        """What `input_tokens` of the same request would be."""
+        try:
+            body = await self._body(request)
+            inbound = anthropic.decode_count(body, headers_of(request.scope), limits=self._models.limits.wire)
+            runtime = self._models.runtime_for(inbound.conversation.model)
+            prompt = await runtime.build(inbound.conversation, tenant_of(request.scope))
+        except TurnFailure as failure:
+            error = anthropic.error_reply(failure)
+            return Response(error.body, error.status, dict(error.headers), error.media_type)
+        return Response(anthropic.encode_count(len(prompt.ids)), media_type="application/json")
+
+    async def tokenize(self, request: Request) -> Response:
+        return await self._answer(request, self._tokenize)
+
+    async def detokenize(self, request: Request) -> Response:
+        return await self._answer(request, self._detokenize)
+
+    def _tokenize(self, body: bytes) -> dict[str, object]:
+        asked = msgspec.json.decode(body, type=_Tokenize)
+        runtime = self._models.runtime_for(asked.model or "default")
+        ids = runtime.tokenizer.encode(asked.prompt if asked.prompt is not None else asked.text)
+        answer: dict[str, object] = {"tokens": ids, "count": len(ids), "max_model_len": runtime.window}
+        if asked.return_token_strs:
+            answer["token_strs"] = [runtime.tokenizer.decode([token]) for token in ids]
+        return answer
+
+    def _detokenize(self, body: bytes) -> dict[str, object]:
+        asked = msgspec.json.decode(body, type=_Detokenize)
+        runtime = self._models.runtime_for(asked.model or "default")
+        if any(not 0 <= token < runtime.tokenizer.vocab_size for token in asked.tokens):
+            raise TurnFailure("invalid_request", f"tokens: ids go from 0 to {runtime.tokenizer.vocab_size - 1}.")
+        return {"prompt": runtime.tokenizer.decode(asked.tokens)}
+
+    async def _body(self, request: Request) -> bytes:
+        body = await read_body(request.receive, self._models.max_body)
+        return expand(body, request.headers.get("content-encoding", ""), self._models.max_body)
+
+    async def _answer(self, request: Request, work: Callable[[bytes], dict[str, object]]) -> Response:
+        try:
+            body = await self._body(request)
+            answer = work(body) if len(body) < ModelRuntime.INLINE_CHARS else await asyncio.to_thread(work, body)
+        except (msgspec.DecodeError, UnicodeError, RecursionError, TurnFailure) as error:
+            failure = error if isinstance(error, TurnFailure) else TurnFailure("invalid_request", str(error))
+            refused = anthropic.error_reply(failure)
+            return Response(refused.body, refused.status, dict(refused.headers), refused.media_type)
+        return Response(msgspec.json.encode(answer), media_type="application/json")

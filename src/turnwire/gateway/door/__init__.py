@@ -1,0 +1,1 @@
+"""What every request passes first: keys, hosts, connection and body limits."""

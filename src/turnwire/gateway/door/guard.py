@@ -1,0 +1,138 @@
+"""The door: every request is somebody's, or it is refused before its body is read.
+
+Promise: plain ASGI middleware. It decides by the routed path alone (never by Host or other client-chosen headers),
+denies by default once a key is set, and bounds what one key may do at a time.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from turnwire.gateway.door.hosts import is_from_here
+from turnwire.gateway.door.keys import Key, Keyring, presented
+from turnwire.protocols.wire import ErrorReply, TurnFailure
+
+__all__ = ["Guard", "KeyUse"]
+
+OPEN_PATHS = frozenset({"/", "/api/hello", "/health", "/ready"})
+ADMIN_PREFIXES = ("/metrics", "/admin/")
+
+
+class KeyUse:
+    """What one key is doing now: its running turns and its rate, a bucket that refills with time."""
+
+    def __init__(self, key: Key, clock: Callable[[], float] = time.monotonic) -> None:
+        self.key = key
+        self.running = 0
+        self._clock = clock
+        self._tokens = float(key.requests_per_minute or 0)
+        self._filled = clock()
+
+    def ask(self, held: int = 0) -> None:
+        """Count a request, or raise TurnFailure with the time to wait. `held` are places the asker has already."""
+        per_minute = self.key.requests_per_minute
+        if per_minute is not None:
+            now = self._clock()
+            self._tokens = min(per_minute, self._tokens + (now - self._filled) * per_minute / 60)
+            self._filled = now
+            if self._tokens < 1:
+                # Rounded up and a little more: who comes back just when told must not be told again.
+                wait = math.ceil((1 - self._tokens) * 600 / per_minute) / 10 + 0.1
+                raise TurnFailure(
+                    "rate_limited",
+                    f"This key may ask {per_minute} times a minute; try again in {wait:.1f}s.",
+                    retry_after=wait,
+                )
+            self._tokens -= 1
+        if self.key.concurrency is not None and self.running - held >= self.key.concurrency:
+            raise TurnFailure(
+                "rate_limited",
+                f"This key may run {self.key.concurrency} requests at a time; try again in 1s.",
+                retry_after=1,
+            )
+
+
+class Guard:
+    """Checks the key and leaves it in `scope["state"]["use"]`."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        keys: Keyring,
+        refuse: Callable[[str, Mapping[str, str], TurnFailure], ErrorReply],
+        hosts: frozenset[str] | None = None,
+    ) -> None:
+        self._app = app
+        self._keys = keys
+        self._refuse = refuse
+        # With keys, a web page that knows none gets nowhere; without, only names of this machine are answered.
+        self._hosts = None if keys else hosts
+        self._uses: dict[str, KeyUse] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        path: str = scope["path"]
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        try:
+            self._check_host(headers)
+            use = None if path in OPEN_PATHS else self._admit(path, headers)
+        except TurnFailure as failure:
+            await self._answer(scope, send, self._refuse(path, headers, failure))
+            return
+        if use is None:
+            await self._app(scope, receive, send)
+            return
+        scope.setdefault("state", {})["use"] = use
+        use.running += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            use.running -= 1
+
+    def _check_host(self, headers: Mapping[str, str]) -> None:
+        if self._hosts is not None and not is_from_here(headers, self._hosts):
+            raise TurnFailure(
+                "permission",
+                "Without keys this gateway answers only to names of its own machine; set --keys, or name the host in "
+                "allowed_hosts.",
+            )
+
+    def _admit(self, path: str, headers: Mapping[str, str]) -> KeyUse:
+        secret = presented(headers)
+        key = self._keys.find(secret)
+        if key is None:
+            if secret is None:
+                message = "This gateway needs an API key: send Authorization: Bearer KEY or x-api-key: KEY."
+            else:
+                message = "This API key is not known here."
+            raise TurnFailure("authentication", message)
+        scope = "admin" if path.startswith(ADMIN_PREFIXES) else "inference"
+        if scope not in key.scopes:
+            raise TurnFailure("permission", f"The key '{key.name}' may not use {scope} routes.")
+        use = self._uses.get(key.name)
+        if use is None:
+            use = self._uses[key.name] = KeyUse(key)
+        use.ask()
+        return use
+
+    async def _answer(self, scope: Scope, send: Send, error: ErrorReply) -> None:
+        kind = "http"
+        if scope["type"] == "websocket":
+            if "websocket.http.response" not in scope.get("extensions", {}):
+                await send({"type": "websocket.close", "code": 1008, "reason": "refused"})
+                return
+            kind = "websocket.http"
+        headers = [
+            (b"content-type", error.media_type.encode()),
+            (b"content-length", str(len(error.body)).encode()),
+            *((name.encode("latin-1"), value.encode("latin-1")) for name, value in error.headers),
+        ]
+        await send({"type": f"{kind}.response.start", "status": error.status, "headers": headers})
+        await send({"type": f"{kind}.response.body", "body": error.body})

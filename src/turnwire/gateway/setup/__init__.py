@@ -1,0 +1,1 @@
+"""From settings to a running gateway: models, tokenizers, seal keys, diagnosis."""

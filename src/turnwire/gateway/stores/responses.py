@@ -1,0 +1,261 @@
+"""Responses that outlive their request: running ones in memory, finished ones in the store.
+
+Promise: a response can be asked for from before its first byte is sent; a request that continues a response which is
+still being finished waits for it, so that no client can be faster than the store. Tenants never see each other's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+import zstandard
+
+from turnwire.gateway.stores.store import Store
+from turnwire.protocols.responses import RequestBody, Stored, StoredResponse, history
+from turnwire.protocols.responses.stored import MAX_CHAIN
+
+__all__ = ["LiveResponse", "ResponseShelf", "turn_of"]
+
+_PACK = zstandard.ZstdCompressor(level=3)
+_MAX_ENTRY = 256 * 1024 * 1024
+_MAX_FRAMES = 4 * 1024 * 1024
+_KEPT_STREAMS = 64
+_FINISH_S = 60.0
+# A background response that is still marked as running after this long has lost its gateway.
+_STALE_S = 3600
+
+
+class Writer(Protocol):
+    """What is needed of an encoder: the response object as far as it is known."""
+
+    @property
+    def document(self) -> bytes: ...
+
+
+class LiveResponse:
+    """A response whose turn is running. A background one also keeps its frames, for readers that come later."""
+
+    def __init__(self, response_id: str, tenant: str, created: int, items: Sequence[dict[str, Any]]) -> None:
+        self.id = response_id
+        self.tenant = tenant
+        self.created = created
+        self.input_items = tuple(items)
+        self.previous: str | None = None
+        self.writer: Writer | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.done = asyncio.Event()
+        self.kept = False
+        self._frames: list[bytes] | None = []
+        self._size = 0
+        self._news = asyncio.Event()
+
+    def stored(self) -> StoredResponse | None:
+        """The response as it stands; None before its encoder exists."""
+        if self.writer is None:
+            return None
+        return StoredResponse(
+            id=self.id,
+            created=self.created,
+            document=self.writer.document,
+            input_items=self.input_items,
+            previous_response_id=self.previous,
+        )
+
+    # A background turn writes here instead of to a client.
+
+    async def open(self) -> None:
+        """Nothing is sent before somebody reads."""
+
+    async def write(self, data: bytes) -> None:
+        """Keep the frames; beyond the bound the stream can no longer be read from its start."""
+        self._size += len(data)
+        if self._frames is not None:
+            self._frames.append(data)
+            if self._size > _MAX_FRAMES:
+                self._frames = None
+        self._tell()
+
+    def finish(self) -> None:
+        """No more frames will come."""
+        self.done.set()
+        self._tell()
+
+    def _tell(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    @property
+    def readable(self) -> bool:
+        """Whether all frames are still here."""
+        return self._frames is not None
+
+    async def frames(self, after: int) -> AsyncIterator[bytes]:
+        """The events from sequence number `after` + 1 on, as they come, to the end of the response."""
+        at, seen = 0, -1
+        while self._frames is not None:
+            news = self._news
+            batch = b"".join(self._frames[at:])
+            at = len(self._frames)
+            if seen < after:
+                events = batch.split(b"\n\n")[:-1]
+                skipped = min(len(events), after - seen)
+                seen += skipped
+                batch = b"".join(event + b"\n\n" for event in events[skipped:])
+            if batch:
+                yield batch
+            elif self.done.is_set():
+                return
+            else:
+                await news.wait()
+
+
+def turn_of(item_id: str) -> str | None:
+    """The turn that an item belongs to, by the form of the ids we give."""
+    _, _, rest = item_id.partition("_")
+    turn, cut, number = rest.rpartition("_")
+    return turn if cut and number.removeprefix("in").isdigit() else None
+
+
+class ResponseShelf:
+    """All responses that can be asked for by id."""
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._clock = clock
+        self._live: dict[tuple[str, str], LiveResponse] = {}
+        self._streams: OrderedDict[tuple[str, str], LiveResponse] = OrderedDict()
+
+    # -------------------------------------------------------------------------------------------------- running
+
+    def begin(self, live: LiveResponse) -> None:
+        """From now on the response can be asked for."""
+        self._live[live.tenant, live.id] = live
+
+    async def end(self, live: LiveResponse) -> None:
+        """The turn is over: keep the response if it is to be kept."""
+        try:
+            stored = live.stored()
+            if live.kept and stored is not None:
+                await self.put(live.tenant, stored)
+        finally:
+            self._live.pop((live.tenant, live.id), None)
+            live.finish()
+
+    def keep_stream(self, live: LiveResponse) -> None:
+        """Let a background response's frames be read for a while after its end."""
+        self._streams[live.tenant, live.id] = live
+        while len(self._streams) > _KEPT_STREAMS:
+            self._streams.popitem(last=False)
+
+    def running(self, tenant: str) -> int:
+        """How many background turns a tenant has."""
+        return sum(1 for live in self._live.values() if live.tenant == tenant and live.task is not None)
+
+    def live(self, tenant: str, response_id: str) -> LiveResponse | None:
+        """The response if its turn is running."""
+        return self._live.get((tenant, response_id))
+
+    def stream(self, tenant: str, response_id: str) -> LiveResponse | None:
+        """A background response whose frames are here."""
+        return self._streams.get((tenant, response_id))
+
+    async def stop(self) -> None:
+        """End every background turn; each is kept as cancelled."""
+        tasks = [live.task for live in self._live.values() if live.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -------------------------------------------------------------------------------------------------- finished
+
+    async def put(self, tenant: str, response: StoredResponse) -> None:
+        """Keep a response."""
+        packed = _PACK.compress(msgspec.msgpack.encode(response))
+        await self._store.put(_space(tenant), response.id, packed)
+
+    async def get(self, tenant: str, response_id: str) -> StoredResponse | None:
+        """The response as it stands now."""
+        live = self._live.get((tenant, response_id))
+        if live is not None:
+            return live.stored()
+        data = await self._store.get(_space(tenant), response_id)
+        if data is None:
+            return None
+        response: StoredResponse = _STORED.decode(
+            zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_ENTRY)
+        )
+        return self._not_stale(response)
+
+    def _not_stale(self, response: StoredResponse) -> StoredResponse:
+        if self._clock() - response.created < _STALE_S or b'"status":"in_progress"' not in response.document[:200]:
+            return response
+        document = msgspec.json.decode(response.document)
+        document["status"] = "failed"
+        document["error"] = {"code": "server_error", "message": "The gateway that ran this response went away."}
+        return msgspec.structs.replace(response, document=msgspec.json.encode(document))
+
+    async def delete(self, tenant: str, response_id: str) -> bool:
+        """Forget a response; a running one is called off first."""
+        live = self._live.get((tenant, response_id))
+        if live is not None and live.task is not None:
+            live.task.cancel()
+            await live.done.wait()
+        self._streams.pop((tenant, response_id), None)
+        return await self._store.delete(_space(tenant), response_id)
+
+    async def chain(self, tenant: str, response_id: str) -> list[StoredResponse]:
+        """The response and all before it, oldest first; empty when any of them is gone."""
+        chain: list[StoredResponse] = []
+        wanted: str | None = response_id
+        while wanted is not None and len(chain) < MAX_CHAIN:
+            await self._settled(tenant, wanted)
+            response = await self.get(tenant, wanted)
+            if response is None:
+                return []
+            chain.append(response)
+            wanted = response.previous_response_id
+        chain.reverse()
+        return chain
+
+    async def items(self, tenant: str, item_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Items of kept responses by id; the unknown are left out."""
+        found: dict[str, dict[str, Any]] = {}
+        wanted = set(item_ids)
+        for turn in dict.fromkeys(turn for item_id in item_ids if (turn := turn_of(item_id)) is not None):
+            await self._settled(tenant, f"resp_{turn}")
+            response = await self.get(tenant, f"resp_{turn}")
+            if response is not None:
+                for item in (*response.input_items, *response.output_items):
+                    if item.get("id") in wanted:
+                        found[item["id"]] = item
+        return found
+
+    async def resolve(self, tenant: str, request: RequestBody) -> Stored | None:
+        """What a request refers to."""
+        if request.previous_response_id is None and not request.references:
+            return None
+        earlier = None
+        if request.previous_response_id is not None:
+            chain = await self.chain(tenant, request.previous_response_id)
+            earlier = history(chain) if chain else None
+        return Stored(items=await self.items(tenant, request.references), history=earlier)
+
+    async def _settled(self, tenant: str, response_id: str) -> None:
+        """Wait for a response whose last bytes are on their way to the store."""
+        live = self._live.get((tenant, response_id))
+        if live is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(live.done.wait(), _FINISH_S)
+
+
+_STORED = msgspec.msgpack.Decoder(StoredResponse)
+
+
+def _space(tenant: str) -> str:
+    return f"{tenant}/responses"

@@ -1,0 +1,1 @@
+"""Views of finished turns: journal, records, metrics, traces."""

@@ -1,0 +1,129 @@
+"""Counters and histograms of the gateway, in Prometheus' form.
+
+Promise: labels are bounded (API, model, reason, code: never ids or payloads); nothing is recorded per token.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+
+from turnwire.engines.pool.pool import PoolStatistics, WorkerPool
+from turnwire.gateway.telemetry.journal import TurnSummary
+from turnwire.gateway.turns.passage import Passage
+
+__all__ = ["Metrics"]
+
+_INSTANTS = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.1)
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+
+
+# A time of creation beside every sample doubles the page and tells nobody anything.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+
+class Metrics:
+    """All of a gateway's metrics, in a registry of its own."""
+
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
+        self.turns = Counter(
+            "turnwire_turns_total", "Turns by how they ended.", ["api", "model", "finish"], registry=registry
+        )
+        self.failures = Counter("turnwire_failures_total", "Failures by kind.", ["api", "kind"], registry=registry)
+        self.first_token = Histogram(
+            "turnwire_first_token_seconds",
+            "Request read to first token, by whether the session's prefix held.",
+            ["model", "prefix"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.turn_seconds = Histogram(
+            "turnwire_turn_seconds", "Whole turns.", ["api", "model"], buckets=_SECONDS, registry=registry
+        )
+        self.tokens = Counter(
+            "turnwire_tokens_total",
+            "Tokens by kind: prompt, cached, output, reasoning.",
+            ["model", "kind"],
+            registry=registry,
+        )
+        self.wasted = Counter(
+            "turnwire_wasted_prefill_tokens_total",
+            "Prompt tokens that a broken prefix made the engine read again, by cause.",
+            ["model", "cause"],
+            registry=registry,
+        )
+        self.silence = Counter(
+            "turnwire_silence_seconds_total",
+            "Seconds in which a live turn's engine said nothing.",
+            ["model"],
+            registry=registry,
+        )
+        self.dispatch = Histogram(
+            "turnwire_call_dispatch_seconds",
+            "A tool call's last token parsed to its bytes handed to the socket.",
+            ["api"],
+            buckets=_INSTANTS,
+            registry=registry,
+        )
+        self.rescues = Counter(
+            "turnwire_rescues_total",
+            "Broken model output that was mended, by kind.",
+            ["model", "kind"],
+            registry=registry,
+        )
+        self.notes = Counter("turnwire_notes_total", "Notes by code, rescues included.", ["code"], registry=registry)
+        self.aborts = Counter(
+            "turnwire_aborts_total",
+            "Turns that were stopped before their end, by how far they had come: queue, prefill, stream.",
+            ["model", "stage"],
+            registry=registry,
+        )
+        self.live = Gauge("turnwire_live_turns", "Turns running now.", registry=registry)
+        self.waiting = Gauge("turnwire_waiting_turns", "Turns waiting for a worker.", ["model"], registry=registry)
+        self.workers = Gauge("turnwire_workers", "Workers by state.", ["model", "state"], registry=registry)
+        self.moves = Counter(
+            "turnwire_worker_events_total", "Retries, migrations and refusals.", ["model", "event"], registry=registry
+        )
+        self._seen: dict[str, PoolStatistics] = {}
+
+    def observe_turn(self, passage: Passage, summary: TurnSummary) -> None:
+        """Count a turn that is over."""
+        outcome, model = passage.outcome, summary.model
+        assert outcome is not None
+        self.turns.labels(summary.api, model, summary.finish).inc()
+        self.turn_seconds.labels(summary.api, model).observe(summary.seconds)
+        if summary.first_token is not None:
+            self.first_token.labels(model, passage.continuity.state).observe(summary.first_token)
+        for kind in ("prompt", "cached", "output", "reasoning"):
+            self.tokens.labels(model, kind).inc(getattr(outcome.usage, kind))
+        if summary.lost:
+            self.wasted.labels(model, summary.cause).inc(summary.lost)
+        if summary.failure is not None:
+            self.failures.labels(summary.api, summary.failure).inc()
+        self.silence.labels(model).inc(summary.silence)
+        for seconds in passage.dispatches:
+            self.dispatch.labels(summary.api).observe(seconds)
+        for note in passage.notes:
+            self.notes.labels(note.code).inc()
+            if note.code.startswith("rescue."):
+                self.rescues.labels(model, note.code.removeprefix("rescue.")).inc()
+
+    def observe_pool(self, model: str, pool: WorkerPool) -> None:
+        """Take over what a model's workers have counted since the last time."""
+        self.waiting.labels(model).set(pool.waiting)
+        down = sum(worker.down for worker in pool.workers)
+        self.workers.labels(model, "up").set(len(pool.workers) - down)
+        self.workers.labels(model, "down").set(down)
+        now, before = msgspec.structs.replace(pool.statistics), self._seen.get(model, PoolStatistics())
+        self._seen[model] = now
+        for event in ("retries", "migrations", "migrations_failed", "refused"):
+            self.moves.labels(model, event).inc(getattr(now, event) - getattr(before, event))
+        prefill = now.left_prefill - before.left_prefill
+        self.aborts.labels(model, "queue").inc(now.left_queue - before.left_queue)
+        self.aborts.labels(model, "prefill").inc(prefill)
+        self.aborts.labels(model, "stream").inc(now.aborts - before.aborts - prefill)
+
+    def page(self) -> bytes:
+        """The text that a scraper reads."""
+        return generate_latest(self._registry)

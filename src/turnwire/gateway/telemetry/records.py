@@ -1,0 +1,75 @@
+"""Turn records on disk, for tests and for people who want to see what went over the wire.
+
+Promise: one JSON line per turn with the request, the prompt and the raw model output; off unless `--record` names a
+folder, since it holds payloads.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from turnwire.continuity import header as prefix_header
+from turnwire.gateway.turns.passage import Passage
+
+__all__ = ["Recorder", "TurnRecord"]
+
+_SECRET = frozenset({"authorization", "x-api-key", "cookie"})
+
+
+class TurnRecord(msgspec.Struct, kw_only=True):
+    """One turn as it was. `request` is the body as received (JSON)."""
+
+    turn_id: str
+    api: str
+    model: str
+    request: msgspec.Raw
+    headers: dict[str, str]
+    prompt_text: str
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    output_text: str
+    finish: str | None
+    prefix: str
+    notes: list[str]
+    failure: str | None = None
+
+
+def _one_line(body: bytes) -> bytes:
+    """The request's JSON without line breaks; what came without a body of its own is null."""
+    return msgspec.json.format(body, indent=-1) if body else b"null"
+
+
+class Recorder:
+    """Appends records to `turns.jsonl` in a folder."""
+
+    def __init__(self, folder: str) -> None:
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        self._path = path / "turns.jsonl"
+
+    def write(self, passage: Passage) -> None:
+        """One line for one turn, on disk before the client sees its end."""
+        outcome = passage.outcome
+        assert outcome is not None
+        decode = passage.runtime.tokenizer.decode
+        record = TurnRecord(
+            turn_id=passage.turn_id,
+            api=passage.api,
+            model=passage.inbound.conversation.model,
+            request=msgspec.Raw(_one_line(passage.body)),
+            headers={name: value for name, value in passage.headers.items() if name not in _SECRET},
+            prompt_text=decode(passage.prompt.ids),
+            prompt_tokens=len(passage.prompt.ids),
+            cached_tokens=outcome.usage.cached,
+            output_tokens=outcome.usage.output,
+            output_text=outcome.text,
+            finish=outcome.finish.reason if outcome.finish else None,
+            prefix=prefix_header(passage.continuity),
+            notes=[note.code for note in passage.notes],
+            failure=outcome.failure.message if outcome.failure else None,
+        )
+        with self._path.open("ab") as file:
+            file.write(msgspec.json.encode(record) + b"\n")

@@ -1,0 +1,1 @@
+"""A turn's way through the gateway, from an admitted request to its outcome."""

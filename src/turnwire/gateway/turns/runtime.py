@@ -1,0 +1,183 @@
+"""A served model: its prompt builder, dialect, engine and what it remembers of earlier turns.
+
+Promise: everything that belongs to one model id is here and nothing else; big prompts are rendered and tokenized off
+the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from turnwire.continuity import SessionTracker, Verdict, session_key
+from turnwire.engines.interface import Engine, EngineInfo
+from turnwire.parsers import Dialect
+from turnwire.profiles import Profile
+from turnwire.prompts.builder import PromptBuilder
+from turnwire.prompts.prompt import Prompt, Tokenizer
+from turnwire.prompts.recall.recall import RecallCache, TurnRecall, stored_turn, turn_keys, turn_space
+from turnwire.prompts.recall.seals import Sealer, TurnSealer
+from turnwire.prompts.recall.store import TurnStore
+from turnwire.prompts.recall.witness import Witness
+from turnwire.prompts.templates.template import TemplateFailure
+from turnwire.protocols.wire import Inbound, TurnFailure
+from turnwire.turns import (
+    Block,
+    Conversation,
+    ReasoningBlock,
+    Sampling,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+)
+
+if TYPE_CHECKING:
+    from turnwire.gateway.turns.passage import Passage
+
+__all__ = ["ModelRuntime"]
+
+
+class ModelRuntime:
+    """One served model."""
+
+    # Conversations whose text is shorter than this are built on the event loop: a thread costs more than it saves.
+    INLINE_CHARS = 4096
+
+    def __init__(
+        self,
+        model_id: str,
+        *,
+        engine: Engine,
+        info: EngineInfo,
+        dialect: Dialect,
+        builder: PromptBuilder,
+        tokenizer: Tokenizer,
+        window: int,
+        sealer: Sealer | None = None,
+        store: TurnStore | None = None,
+        aliases: Sequence[str] = (),
+        display_name: str | None = None,
+        profile: Profile | None = None,
+        tracker: SessionTracker | None = None,
+        stop_token_ids: tuple[int, ...] = (),
+    ) -> None:
+        self.id = model_id
+        self.aliases = tuple(aliases)
+        self.display_name = display_name or model_id
+        self.engine = engine
+        self.info = info
+        self.dialect = dialect
+        self.builder = builder
+        self.tokenizer = tokenizer
+        self.window = window
+        self.stop_token_ids = stop_token_ids
+        self.profile = profile
+        self._sampling = profile.sampling if profile else Sampling()
+        self._sealer = sealer
+        self._store = store
+        self._recalled = RecallCache()
+        self._tracker = tracker if tracker is not None else SessionTracker()
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="prompt")
+
+    async def build(self, conversation: Conversation, tenant: str) -> Prompt:
+        """The prompt of a conversation, with earlier turns replayed exactly where they can be recalled."""
+        recall = TurnRecall(
+            tokenizer=self.tokenizer,
+            tenant=tenant,
+            model=self.id,
+            session=conversation.context.session or "",
+            sealer=self._sealer,
+            store=self._store,
+            cache=self._recalled,
+        )
+        try:
+            if self._is_small(conversation):
+                return self.builder.build(conversation, recall)
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._threads, self.builder.build, conversation, recall)
+        except TemplateFailure as failure:
+            raise TurnFailure(
+                "invalid_request", f"The model's chat template refuses this conversation: {failure}"
+            ) from None
+
+    def _is_small(self, conversation: Conversation) -> bool:
+        if len(conversation.tools) > 4 or len(conversation.messages) > 8:
+            return False
+        return sum(_size(block) for message in conversation.messages for block in message.blocks) < self.INLINE_CHARS
+
+    async def prepare(self, inbound: Inbound, tenant: str) -> tuple[Prompt, Verdict]:
+        """The prompt, and whether it keeps the session's prefix."""
+        conversation = inbound.conversation
+        prompt = await self.build(conversation, tenant)
+        key = session_key(tenant, conversation)
+        return prompt, self._tracker.compare(key, prompt, conversation, previous=inbound.previous_turn)
+
+    def remember(self, passage: Passage) -> None:
+        """Keep what the next turn needs: its tokens to compare with, and the raw turn for clients that drop or rewrite
+        parts of it. A session whose client says that this was its last turn is forgotten instead."""
+        outcome = passage.outcome
+        if outcome is None:
+            return
+        conversation = passage.inbound.conversation
+        key = session_key(passage.tenant, conversation)
+        thought = outcome.witness is not None and bool(outcome.witness.thoughts)
+        if conversation.context.final:
+            self._tracker.forget(key)
+            return
+        self._tracker.remember(
+            key, passage.prompt, conversation, outcome.output_ids, thought=thought, turn=passage.turn_id
+        )
+        if self._store is None or outcome.witness is None or not outcome.text:
+            return
+        session = conversation.context.session or ""
+        keys = turn_keys(session=session, call_ids=outcome.call_ids, said=outcome.witness.said)
+        if keys:
+            # An engine that tells no ids still gets a stable replay: the same ids each time, if not its own.
+            ids = outcome.output_ids or self.tokenizer.encode(outcome.text)
+            shape = outcome.witness.shape(last=True)
+            turn = stored_turn(ids, outcome.text, shape, tail=passage.prompt.tail)
+            self._store.put(turn_space(passage.tenant, self.id), keys, turn)
+
+    # ----------------------------------------------------------------------------------------------- per request
+
+    def seals_for(self, tenant: str, turn_id: str, tail: str, witness: Witness) -> TurnSealer | None:
+        """A sealer for one turn's output, where the engine tells its token ids. `tail` is the header it was written
+        behind."""
+        if self._sealer is None or self.engine.capabilities.yields != "tokens":
+            return None
+        return self._sealer.turn(turn_id, model=self.id, tenant=tenant, shape=witness, tail=tail)
+
+    @property
+    def fetches(self) -> bool:
+        """Whether the engine reads the conversation itself, and would go and get what it refers to."""
+        return self.engine.capabilities.yields == "events"
+
+    def cache_salt(self, tenant: str) -> str | None:
+        """What keeps one tenant's prefix cache apart from another's."""
+        return None if tenant == "default" or not self.engine.capabilities.cache_salt else tenant
+
+    def defaults_under(self, sampling: Sampling) -> Sampling:
+        """The request's wishes over the model's defaults."""
+        missing = {
+            field: value
+            for field in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty")
+            if getattr(sampling, field) is None and (value := getattr(self._sampling, field)) is not None
+        }
+        return msgspec.structs.replace(sampling, **missing) if missing else sampling
+
+
+def _size(block: Block) -> int:
+    """Characters that a block may put into a prompt."""
+    match block:
+        case TextBlock() | ReasoningBlock():
+            return len(block.text)
+        case ToolCallBlock():
+            return len(block.arguments)
+        case ToolResultBlock():
+            return sum(_size(part) for part in block.content)
+        case _:
+            return 0

@@ -1,0 +1,236 @@
+"""Finds the exact turn behind an assistant message: in the seals it carries, or in the turn store.
+
+Promise: what is recalled is what the model wrote, token for token, and the client has not changed it; where that cannot
+be shown nothing is recalled, and notes say why. Never raises on what a client sent.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Sequence
+from threading import Lock
+
+from turnwire.prompts.prompt import RecalledTurn, Tokenizer
+from turnwire.prompts.recall.seals import Sealer, Segment, Unopened
+from turnwire.prompts.recall.store import StoredTurn, TurnStore, call_key, said_key
+from turnwire.prompts.recall.witness import content_mark, edits, thought_end, thoughts_mark
+from turnwire.turns import Message, Note, ReasoningBlock, ToolCallBlock
+
+__all__ = ["NOTES", "RecallCache", "TurnRecall", "stored_turn", "turn_keys", "turn_space"]
+
+NOTES: dict[str, str] = {
+    "replay.edited": "the message is not what the model wrote any more ({}); it is rendered as the client sent it",
+    "replay.missing": "no seal and no stored turn for an assistant message; it is rendered as the client sent it",
+    "replay.ambiguous": "the same words were said in several turns of this session; none of them is replayed",
+    "replay.several_turns": "one assistant message holds several turns; it is rendered as the client sent it",
+    "replay.partial": "the seal of the turn's end did not come back; the turn is exact up to its last thought",
+    "replay.gap": "a seal from the middle of the turn did not come back",
+    "replay.seal_foreign": "a seal was made by another server or with another key",
+    "replay.seal_truncated": "a seal came back cut short",
+    "replay.seal_tampered": "a seal came back changed",
+    "replay.seal_other_model": "a seal was made for another model",
+    "replay.seal_other_tenant": "a seal was made for another tenant",
+    "replay.seal_too_large": "a seal is larger than any that is made here",
+}
+"""Every note of this module: its code and its words."""
+
+_MOST_SEALS = 4096
+
+
+def turn_space(tenant: str, model: str) -> str:
+    """The store's space for a tenant and a model: ids mean nothing to another model."""
+    return f"{len(tenant)}:{tenant}:{model}"
+
+
+def turn_keys(*, session: str, call_ids: Sequence[str], said: bytes) -> list[str]:
+    """The keys a finished turn is stored under: each of its calls, or what was said where it made none. `said` is the
+    mark of the turn's text (`Witness.said`), empty where it said nothing."""
+    if call_ids:
+        return [call_key(call_id) for call_id in call_ids]
+    return [said_key(session, said)] if said else []
+
+
+class RecallCache:
+    """Messages whose turn was found, so that a growing conversation is not unsealed and compared again each time.
+    Bounded by the tokens it holds; may be shared by threads."""
+
+    def __init__(self, *, max_tokens: int = 2_000_000) -> None:
+        self._max_tokens = max_tokens
+        self._found: OrderedDict[tuple[str, str, Message], RecalledTurn] = OrderedDict()
+        self._tokens = 0
+        self._lock = Lock()
+
+    def get(self, key: tuple[str, str, Message]) -> RecalledTurn | None:
+        with self._lock:
+            found = self._found.get(key)
+            if found is not None:
+                self._found.move_to_end(key)
+            return found
+
+    def put(self, key: tuple[str, str, Message], turn: RecalledTurn) -> None:
+        with self._lock:
+            if key in self._found:
+                return
+            self._found[key] = turn
+            self._tokens += len(turn.ids) + 64
+            while self._tokens > self._max_tokens:
+                _, dropped = self._found.popitem(last=False)
+                self._tokens -= len(dropped.ids) + 64
+
+
+class TurnRecall:
+    """The recall of one request: bound to its tenant, model and session."""
+
+    def __init__(
+        self,
+        *,
+        tokenizer: Tokenizer,
+        tenant: str,
+        model: str,
+        session: str = "",
+        sealer: Sealer | None = None,
+        store: TurnStore | None = None,
+        cache: RecallCache | None = None,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._tenant = tenant
+        self._model = model
+        self._session = session
+        self._space = turn_space(tenant, model)
+        self._sealer = sealer
+        self._store = store
+        self._cache = cache
+
+    def recall(self, message: Message) -> tuple[RecalledTurn | None, tuple[Note, ...]]:
+        """The turn behind `message`, which holds one whole assistant turn."""
+        key = (self._space, self._session, message)
+        known = self._cache.get(key) if self._cache else None
+        if known is not None:
+            return known, ()
+        notes: list[Note] = []
+        found = self._unsealed(message, notes)
+        if found is not None and found.complete:
+            return self._kept(key, found), tuple(notes)
+        if any(note.code == "replay.edited" for note in notes):
+            return None, tuple(notes)
+        stored = self._stored(message, notes)
+        if stored is not None:
+            return self._kept(key, stored), tuple(notes)
+        if found is not None:
+            notes.append(_note("replay.partial"))
+        elif not notes:
+            notes.append(_note("replay.missing"))
+        return found, tuple(notes)
+
+    def _kept(self, key: tuple[str, str, Message], turn: RecalledTurn) -> RecalledTurn:
+        if self._cache is not None:
+            self._cache.put(key, turn)
+        return turn
+
+    # ------------------------------------------------------------------------------------------------- from seals
+
+    def _unsealed(self, message: Message, notes: list[Note]) -> RecalledTurn | None:
+        carriers = [
+            (place, block.seal)
+            for place, block in enumerate(message.blocks)
+            if isinstance(block, ReasoningBlock) and block.seal
+        ]
+        if self._sealer is None or not carriers:
+            return None
+        segments: dict[int, tuple[int, Segment]] = {}
+        turns: set[str] = set()
+        for place, seal in carriers[:_MOST_SEALS]:
+            opened = self._sealer.open(seal, model=self._model, tenant=self._tenant)
+            if isinstance(opened, Unopened):
+                notes.append(_note(f"replay.seal_{opened.reason}"))
+            else:
+                segments[opened.number] = (place, opened)
+                turns.add(opened.turn)
+        if len(turns) > 1:
+            notes.append(_note("replay.several_turns"))
+            return None
+        return self._joined(message, segments, notes)
+
+    def _joined(
+        self, message: Message, segments: dict[int, tuple[int, Segment]], notes: list[Note]
+    ) -> RecalledTurn | None:
+        """The leading segments that join without a gap."""
+        ids: array[int] = array("I")
+        end, last = -1, None
+        for number in range(len(segments)):
+            place, segment = segments.get(number, (-1, None))
+            if segment is None or segment.start != len(ids):
+                notes.append(_note("replay.gap"))
+                break
+            ids.extend(segment.ids)
+            end, last = max(end, place), segment
+        if last is None:
+            return None
+        compared = message if last.last else Message(role="assistant", blocks=message.blocks[: end + 1])
+        changed = edits(last.shape, compared)
+        if changed is not None:
+            notes.append(_note("replay.edited", changed))
+            return None
+        if not last.last:
+            ids = self._up_to_thought(ids, thought_end(last.shape))
+        tail = segments[0][1].tail
+        return RecalledTurn(ids=ids, text=self._tokenizer.decode(ids), complete=last.last, tail=tail)
+
+    def _up_to_thought(self, ids: array[int], end: int | None) -> array[int]:
+        """The ids up to the end of the last thought, where the engine's last batch reached over it. A token that lies
+        across the end goes: what follows the thought is written anew from what the client sent."""
+        if end is None:
+            return ids
+        detokenizer = self._tokenizer.detokenizer()
+        size = 0
+        for place, token in enumerate(ids):
+            size += len(detokenizer.feed((token,)))
+            if size > end:
+                return ids[:place]
+        return ids
+
+    # -------------------------------------------------------------------------------------------------- from store
+
+    def _stored(self, message: Message, notes: list[Note]) -> RecalledTurn | None:
+        if self._store is None:
+            return None
+        candidates: list[StoredTurn] = []
+        calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
+        if calls:
+            for call in calls:
+                candidates += self._store.get(self._space, call_key(call.id))[:1]
+        elif message.text.strip():
+            candidates += self._store.get(self._space, said_key(self._session, content_mark(message)))
+        distinct = _distinct(candidates)
+        if calls and len(distinct) > 1:
+            notes.append(_note("replay.several_turns"))
+            return None
+        changes = [edits(turn.shape, message) for turn in distinct]
+        fitting = [turn for turn, change in zip(distinct, changes, strict=True) if change is None]
+        if len(fitting) > 1 and thoughts_mark(message) is None:
+            notes.append(_note("replay.ambiguous"))
+            return None
+        if not fitting:
+            if calls and distinct:
+                notes.append(_note("replay.edited", changes[0] or ""))
+            return None
+        turn = fitting[0]
+        return RecalledTurn(ids=turn.ids, text=turn.text, tail=turn.tail)
+
+
+def _distinct(turns: Sequence[StoredTurn]) -> list[StoredTurn]:
+    kept: list[StoredTurn] = []
+    for turn in turns:
+        if all(other.ids != turn.ids for other in kept):
+            kept.append(turn)
+    return kept
+
+
+def _note(code: str, detail: str = "") -> Note:
+    return Note(code, NOTES[code].format(detail))
+
+
+def stored_turn(ids: Sequence[int], text: str, shape: bytes, *, tail: str | None = None) -> StoredTurn:
+    """A finished turn, ready to be stored."""
+    return StoredTurn(ids=array("I", ids), text=text, shape=shape, tail=tail)

@@ -1,0 +1,225 @@
+"""Sealed turns: the exact output of a turn, encrypted and authenticated, in the text that clients carry back unread.
+
+Promise: a seal opens only with a key it was made with, for the model and the tenant it was made for, and unchanged.
+Anything else is a reason, never an exception, and never a part of the content. A full set of a turn's seals restores
+its output ids exactly; nothing is kept on the server for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import struct
+from array import array
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any, Literal, Protocol, TypeAlias
+
+import msgspec
+
+from turnwire.prompts.recall.seal_bytes import MOST_IDS, PayloadError, Segment, pack, unpack
+
+__all__ = ["SealRefusal", "Sealer", "Segment", "ShapeSource", "TurnSealer", "Unopened"]
+
+SealRefusal: TypeAlias = Literal["foreign", "truncated", "tampered", "other_model", "other_tenant", "too_large"]
+
+_PREFIX = "tw1."
+# The open part: key id, model tag, tenant tag, salt, segment number, length of the closed part. The tags are keyed
+# hashes: they tell the wrong model from the wrong tenant without telling either.
+_OPEN = struct.Struct(">4s4s4s16sHI")
+_TAG_SIZE = 16
+_MOST_CHARS = 8 * 1024 * 1024
+_MOST_SEGMENTS = 0xFFFF
+_MOST_TAIL = 2048
+
+
+class Unopened(msgspec.Struct, frozen=True):
+    """Why a seal was not opened."""
+
+    reason: SealRefusal
+
+
+class ShapeSource(Protocol):
+    """Tells how the turn looks to the client so far; see `recall_shape.Witness`."""
+
+    def shape(self, *, last: bool) -> bytes: ...
+
+
+class _Key:
+    """One master key. Every turn gets a key of its own, derived from the master key and the turn's random salt, so
+    that the segment number is all the nonce that is needed and no number of turns wears the master key out."""
+
+    def __init__(self, secret: bytes, cipher: Any) -> None:
+        if len(secret) < 16:
+            raise ValueError("a seal key needs at least 16 bytes; generate one with: openssl rand -base64 32")
+        self._master = blake2b(secret, digest_size=32, person=b"turnwire master").digest()
+        self._cipher = cipher
+        self.id = self.tag(b"key", "")
+
+    def tag(self, kind: bytes, text: str) -> bytes:
+        return blake2b(text.encode(), key=self._master, digest_size=4, person=b"turnwire " + kind).digest()
+
+    def of_turn(self, salt: bytes) -> Any:
+        derived = blake2b(salt, key=self._master, digest_size=32, person=b"turnwire seal").digest()
+        return self._cipher(derived)
+
+
+class Sealer:
+    """Makes and opens seals. The first key seals; all keys open, so that keys can be replaced without losing turns."""
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        if not keys:
+            raise ValueError("at least one seal key is needed")
+        try:
+            from cryptography.exceptions import InvalidTag
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        except ImportError:
+            raise ValueError(
+                "the `cryptography` library is not installed; install it with: pip install 'turnwire[server]'"
+            ) from None
+        self._invalid: type[Exception] = InvalidTag
+        made = [_Key(bytes(key), AESGCM) for key in keys]
+        self._newest = made[0]
+        self._keys = {key.id: key for key in reversed(made)}
+
+    def turn(
+        self,
+        turn_id: str,
+        *,
+        model: str,
+        tenant: str,
+        tail: str | None = None,
+        shape: ShapeSource | None = None,
+    ) -> TurnSealer:
+        """A sealer for the output of one turn. `tail` is the end of its prompt (`Prompt.tail`); `shape` watches what
+        the client sees of it (`recall_shape.Witness`)."""
+        return TurnSealer(self, turn_id, model=model, tenant=tenant, tail=tail, shape=shape)
+
+    def seal(self, segment: Segment, *, model: str, tenant: str, salt: bytes) -> str:
+        """The seal of a segment. `salt` is 16 random bytes, drawn once for a turn."""
+        key = self._newest
+        payload = pack(segment)
+        head = _OPEN.pack(
+            key.id,
+            key.tag(b"model", model),
+            key.tag(b"tenant", tenant),
+            salt,
+            segment.number,
+            len(payload) + _TAG_SIZE,
+        )
+        bound = _bound(head, model, tenant)
+        closed: bytes = key.of_turn(salt).encrypt(_nonce(segment.number), payload, bound)
+        return _PREFIX + _spelled(head + closed)
+
+    def open(self, seal: str, *, model: str, tenant: str) -> Segment | Unopened:
+        """The segment inside, or the reason why not."""
+        if not seal.startswith(_PREFIX):
+            return Unopened("foreign")
+        if len(seal) > _MOST_CHARS:
+            return Unopened("too_large")
+        text = seal[len(_PREFIX) :].rstrip("=")
+        try:
+            raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        except (binascii.Error, ValueError):  # a ValueError is text outside ASCII
+            return Unopened("truncated" if len(text) % 4 == 1 else "tampered")
+        if len(raw) < _OPEN.size:
+            return Unopened("truncated")
+        head, closed = raw[: _OPEN.size], raw[_OPEN.size :]
+        key_id, model_tag, tenant_tag, salt, number, size = _OPEN.unpack(head)
+        key = self._keys.get(key_id)
+        if key is None:
+            return Unopened("foreign")
+        if len(closed) < size:
+            return Unopened("truncated")
+        if _spelled(raw) != text:  # the decoder takes several spellings; one was made
+            return Unopened("tampered")
+        if key.tag(b"model", model) != model_tag:
+            return Unopened("other_model")
+        if key.tag(b"tenant", tenant) != tenant_tag:
+            return Unopened("other_tenant")
+        try:
+            payload = key.of_turn(salt).decrypt(_nonce(number), closed, _bound(head, model, tenant))
+            return unpack(payload, number)
+        except self._invalid:
+            return Unopened("tampered")
+        except PayloadError:
+            return Unopened("tampered")
+
+
+class TurnSealer:
+    """Seals a turn's output as it comes: `add` every batch of ids, `seal` where a thought closes, `finish` at the end.
+    A batch may reach over the end of a thought; the seal then covers a few ids more, and the segments still join."""
+
+    def __init__(
+        self,
+        sealer: Sealer,
+        turn_id: str,
+        *,
+        model: str,
+        tenant: str,
+        tail: str | None = None,
+        shape: ShapeSource | None = None,
+    ) -> None:
+        self._sealer = sealer
+        self._turn = turn_id
+        self._model = model
+        self._tenant = tenant
+        self._tail = tail if tail is None else tail[-_MOST_TAIL:]
+        self._shape = shape
+        self._salt = os.urandom(16)
+        self._ids: array[int] = array("I")
+        self._start = 0
+        self._number = 0
+        self._broken = False
+
+    def add(self, ids: Sequence[int]) -> None:
+        """More of the output."""
+        self._ids.extend(ids)
+
+    def seal(self) -> str:
+        """The seal of everything since the one before; empty where the engine has told no ids or the turn is too
+        large to be sealed."""
+        if not self._ids and not self._number:
+            return ""
+        return self._next(last=False)
+
+    def finish(self) -> str | None:
+        """The seal of the rest of the turn, or None where there is nothing to seal."""
+        if not self._ids and not self._number:
+            return None
+        return self._next(last=True) or None
+
+    def _next(self, *, last: bool) -> str:
+        self._broken = self._broken or len(self._ids) > MOST_IDS or self._number > _MOST_SEGMENTS
+        if self._broken:
+            self._ids = array("I")
+            return ""
+        segment = Segment(
+            turn=self._turn,
+            number=self._number,
+            start=self._start,
+            last=last,
+            ids=self._ids,
+            shape=self._shape.shape(last=last) if self._shape else b"",
+            tail=None if self._number else self._tail,
+        )
+        made = self._sealer.seal(segment, model=self._model, tenant=self._tenant, salt=self._salt)
+        self._start += len(self._ids)
+        self._number += 1
+        self._ids = array("I")
+        return made
+
+
+def _spelled(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def _nonce(number: int) -> bytes:
+    return number.to_bytes(12, "big")
+
+
+def _bound(head: bytes, model: str, tenant: str) -> bytes:
+    """What a seal is tied to besides its content."""
+    parts = [head, *(text.encode() for text in (_PREFIX, model, tenant))]
+    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)

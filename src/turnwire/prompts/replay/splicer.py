@@ -1,0 +1,270 @@
+"""Rendering a conversation around turns that are put in exactly.
+
+Promise: the text between two exact turns is the template's own: its end of turn, its framing of results, its header of
+the next turn. It depends only on what stands before it, so a prompt that grew keeps every earlier character.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from turnwire.prompts.templates.messages import CallNames, dress, dress_tools
+from turnwire.prompts.templates.probing.scenes import mark, markers
+from turnwire.prompts.templates.template import Renderer, TemplateFailure, TemplateMessage
+from turnwire.prompts.templates.traits import TemplateTraits
+from turnwire.turns import Message, Note, Tool, ToolCallBlock, ToolResultBlock
+
+__all__ = ["Scribe", "Text", "UnknownSeam"]
+
+_STUB, _NEXT = mark("Stub"), mark("Next")
+_OVERLAP = 256
+
+
+class UnknownSeam(Exception):
+    """The end of a turn could not be found in what the template renders."""
+
+
+class Text(msgspec.Struct, frozen=True, gc=False):
+    """Rendered text; `tail` is its ending that only a generation header explains, None where nobody asked."""
+
+    whole: str
+    tail: str | None = None
+
+
+class Scribe:
+    """Writes the text of one conversation with one template. `messages` are in their stable form; `end_tokens` are the
+    tokens with which the model may end a turn."""
+
+    def __init__(
+        self,
+        template: Renderer,
+        traits: TemplateTraits,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        notes: list[Note],
+        end_tokens: Sequence[str] = (),
+    ) -> None:
+        self._template = template
+        self._end_tokens = tuple(token for token in end_tokens if token)
+        self._traits = traits
+        self._messages = messages
+        self._tools = dress_tools(tools, simple=traits.simple_schemas)
+        self._notes = notes
+        self._names = CallNames(traits.call_ids)
+        for message in messages:
+            for block in message.blocks:
+                if isinstance(block, ToolCallBlock):
+                    self._names.call(block)
+
+    def head(self, end: int, args: Mapping[str, Any], *, tail: bool = False) -> Text:
+        """The prompt for the turn at `end`, all of it by the template."""
+        dressed = self._dressed(self._messages[:end])
+        return self._rendered(dressed, self._tools, args, tail)
+
+    def bridge(self, turn: int, end: int, output: str, args: Mapping[str, Any], *, tail: bool = False) -> Text:
+        """What stands between the exact turn at `turn`, which reads `output`, and the turn at `end`."""
+        following = self._messages[turn + 1 : end]
+        results = [block for message in following[:1] for block in message.blocks if isinstance(block, ToolResultBlock)]
+        if not self._traits.parallel_calls and len(results) > 1:
+            text = self._one_by_one(turn, end, args, tail)
+        else:
+            stub = self._stub(self._messages[turn])
+            text = self._behind([*self._before(turn), stub, *self._dressed(following)], args, tail)
+        whole = _without_overlap(output, text.whole, self._end_tokens)
+        return Text(whole, text.tail)
+
+    def spoken(self, message: Message, args: Mapping[str, Any]) -> str | None:
+        """What the model would have written for `message` behind its generation header, in the template's own words;
+        None where the template's header and history do not meet."""
+        calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
+        if calls and not self._traits.seams.calls:
+            return None
+        opening = self._dressed([message for message in self._messages[:1] if message.role == "system"])
+        before: list[TemplateMessage] = [*opening, {"role": "user", "content": self._shaped("...")}]
+        behind: list[TemplateMessage] = [{"role": "user", "content": self._shaped(_NEXT)}]
+        if calls:
+            behind = [
+                {
+                    "role": "tool",
+                    "tool_call_id": self._names.call(call),
+                    "name": call.name,
+                    "content": self._shaped(_NEXT),
+                }
+                for call in calls
+            ]
+        seam = self._traits.seams.to_tool if calls else self._traits.seams.to_user
+        dressed = [*before, *self._dressed([message])]
+        try:
+            start = self._rendered(before, self._tools_for(dressed), args, False).whole
+            whole = self._rendered([*dressed, *behind], self._tools_for(dressed), args, False).whole
+        except TemplateFailure:
+            return None
+        if not whole.startswith(start) or _NEXT not in whole or not seam:
+            return None
+        said = whole[len(start) : whole.find(_NEXT, len(start))]
+        at = said.rfind(seam)
+        return said[:at] if at >= 0 else None
+
+    # ------------------------------------------------------------------------------------------- rendering
+
+    def _dressed(self, messages: Sequence[Message]) -> list[TemplateMessage]:
+        return dress(messages, self._traits, self._names, self._notes)
+
+    def _rendered(
+        self, dressed: list[TemplateMessage], tools: list[dict[str, Any]], args: Mapping[str, Any], tail: bool
+    ) -> Text:
+        empty: list[dict[str, Any]] | None = [] if self._traits.tools_empty == "list" else None
+        whole = self._template.render(dressed, tools=tools or empty, generation=True, args=args)
+        known = (self._traits.tail_on, self._traits.tail_off or "", self._traits.tail)
+        ending = max((text for text in known if whole.endswith(text)), key=len, default="")
+        if ending:
+            return Text(whole, ending)
+        if not tail:
+            return Text(whole)
+        # Another header than behind a plain user message, or none: only a rendering without one can tell.
+        try:
+            bare = self._template.render(dressed, tools=tools or empty, generation=False, args=args)
+        except TemplateFailure:
+            return Text(whole, "")
+        return Text(whole, whole[len(bare) :] if whole.startswith(bare) else "")
+
+    def _behind(self, dressed: list[TemplateMessage], args: Mapping[str, Any], tail: bool) -> Text:
+        """What the template writes behind the stub's own text."""
+        tools = [] if self._traits.tools_follow_last_user else self._tools_for(dressed)
+        text = self._rendered(dressed, tools, args, tail)
+        at = text.whole.rfind(_STUB)
+        if at < 0:
+            raise UnknownSeam("the turn does not show in the rendered conversation")
+        rest = text.whole[at + len(_STUB) :]
+        return Text(rest[self._seam(rest, dressed) :], text.tail)
+
+    def _seam(self, rest: str, dressed: list[TemplateMessage]) -> int:
+        """Where the stub's turn ends in the text behind its mark."""
+        seams = self._traits.seams
+        if not any(_is_stub(message) and message.get("tool_calls") for message in dressed):
+            return 0
+        if rest.startswith(seams.call_close):
+            return len(seams.call_close)
+        for known in (seams.to_tool, seams.to_user):
+            at = rest.find(known) if known else -1
+            if at >= 0:
+                return at
+        raise UnknownSeam("the end of a call is not where it was when the template was probed")
+
+    # ------------------------------------------------------------------------------------ what is shown around
+
+    def _stub(self, message: Message, only: int | None = None) -> TemplateMessage:
+        """The exact turn's stand-in: the same calls by name and id, with a mark for arguments or for text."""
+        calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
+        if not calls or not self._traits.seams.calls:
+            return {"role": "assistant", "content": self._shaped(_STUB)}
+        if not self._traits.parallel_calls:
+            calls = [calls[only or 0]]
+        arguments: Any = f'{{"q": "{_STUB}"}}' if self._traits.arguments == "text" else {"q": _STUB}
+        made = [
+            {
+                "id": self._names.call(call),
+                "type": "function",
+                "function": {"name": call.name, "arguments": arguments},
+            }
+            for call in calls
+        ]
+        return {"role": "assistant", "content": self._shaped(""), "tool_calls": made}
+
+    def _shaped(self, text: str) -> Any:
+        return [{"type": "text", "text": text}] if self._traits.content == "parts" else text
+
+    def _before(self, turn: int) -> list[TemplateMessage]:
+        """What the template has to see before the turn for what follows it to read the same."""
+        messages = self._messages
+        if not self._traits.seams.local:
+            dressed: list[TemplateMessage] = []
+            for message in messages[:turn]:
+                stands = [_unmarked(self._stub(message))] if message.role == "assistant" else self._dressed([message])
+                dressed.extend(stands)
+            return dressed
+        opening = [message for message in messages[:1] if message.role == "system"]
+        for position in range(turn - 1, -1, -1):
+            message = messages[position]
+            if message.role == "user" and not any(isinstance(block, ToolResultBlock) for block in message.blocks):
+                return self._dressed([*opening, message])
+        return [*self._dressed(opening), {"role": "user", "content": self._shaped("...")}]
+
+    def _tools_for(self, dressed: Sequence[TemplateMessage]) -> list[dict[str, Any]]:
+        """The tools that the shown turns call; the section they are listed in is not part of what is kept."""
+        called = {call["function"]["name"] for message in dressed for call in message.get("tool_calls") or ()}
+        return [tool for tool in self._tools if tool["function"]["name"] in called] or self._tools[:1]
+
+    def _one_by_one(self, turn: int, end: int, args: Mapping[str, Any], tail: bool) -> Text:
+        """Results for a template that knows one call per turn: each is shown behind its own call."""
+        message = self._messages[turn]
+        calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
+        first, *following = self._messages[turn + 1 : end]
+        results = [block for block in first.blocks if isinstance(block, ToolResultBlock)]
+        rest = tuple(block for block in first.blocks if not isinstance(block, ToolResultBlock))
+        before = self._before(turn)
+        pieces: list[str] = []
+        ending = ""
+        for position, result in enumerate(results):
+            only = next((at for at, call in enumerate(calls) if call.id == result.call_id), 0)
+            stub = self._stub(message, only)
+            last = position == len(results) - 1
+            shown: list[Message] = [Message(role="user", blocks=(result,))]
+            if last:
+                shown += [Message(role="user", blocks=rest)] if rest else []
+                shown += following
+            text = self._behind([*before, stub, *self._dressed(shown)], args, True)
+            closing = self._turn_end([*before, stub], args)
+            start = len(closing) if position and text.whole.startswith(closing) else 0
+            ending = text.tail or ""
+            stop = len(text.whole) if last else len(text.whole) - len(ending)
+            pieces.append(text.whole[start:stop])
+        return Text("".join(pieces), ending if tail else None)
+
+    def _turn_end(self, dressed: list[TemplateMessage], args: Mapping[str, Any]) -> str:
+        """The end-of-turn text behind a turn that is the last of the conversation."""
+        try:
+            whole = self._template.render(dressed, tools=self._tools_for(dressed), generation=False, args=args)
+        except TemplateFailure:
+            return ""
+        rest = whole[whole.rfind(_STUB) + len(_STUB) :]
+        close = self._traits.seams.call_close
+        return rest[len(close) :] if rest.startswith(close) else ""
+
+
+def _is_stub(message: TemplateMessage) -> bool:
+    return any(_STUB in str(call["function"]["arguments"]) for call in message.get("tool_calls") or ())
+
+
+def _unmarked(stub: TemplateMessage) -> TemplateMessage:
+    """A stub that stands for a turn other than the one looked for."""
+    if not stub.get("tool_calls"):
+        return {**stub, "content": "..." if isinstance(stub["content"], str) else [{"type": "text", "text": "..."}]}
+    calls = [
+        {**call, "function": {**call["function"], "arguments": _emptied(call["function"]["arguments"])}}
+        for call in stub["tool_calls"]
+    ]
+    return {**stub, "tool_calls": calls}
+
+
+def _emptied(arguments: Any) -> Any:
+    return arguments.replace(_STUB, "...") if isinstance(arguments, str) else {"q": "..."}
+
+
+def _without_overlap(output: str, bridge: str, end_tokens: tuple[str, ...]) -> str:
+    """`bridge` without what `output` already ends with: an end-of-turn token, or the blanks before one. A turn that the
+    model ended with another end token than the template writes is not ended twice."""
+    own = next((token for token in end_tokens if bridge.startswith(token)), "")
+    sizes = {len(own), *(end for _, end in markers(bridge[:_OVERLAP]))} - {0}
+    for size in sorted(sizes, reverse=True):
+        if output.endswith(bridge[:size]):
+            return bridge[size:]
+    if end_tokens and output.endswith(end_tokens):
+        return bridge[len(own) :]
+    blanks = len(bridge) - len(bridge.lstrip())
+    if blanks and output.endswith(bridge[:blanks]):
+        return bridge[blanks:]
+    return bridge

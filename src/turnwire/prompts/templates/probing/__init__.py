@@ -1,0 +1,1 @@
+"""Small synthetic conversations that show what a chat template does."""

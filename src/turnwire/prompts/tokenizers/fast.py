@@ -1,0 +1,55 @@
+"""An optional faster encoder (`pip install 'turnwire[fast]'`), taken only where it gives the same ids.
+
+Promise: `equal_encoder` compares it with the reference on texts that exercise what tokenizers differ in (added tokens,
+blanks, digits, scripts, broken sequences) and gives None at the first difference.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from turnwire.prompts.tokenizers.hf import BatchEncoder
+
+if TYPE_CHECKING:
+    import tokenizers
+
+__all__ = ["equal_encoder"]
+
+_PROBES = (
+    "",
+    " ",
+    "Hello, world! It's 12345 o'clock;\tshe'll\n\n  wait...\r\n\r\n   ",
+    "def f(x: int) -> str:\n    return f'{x!r:>10}'  # comment\n\n\n",
+    '{"k": [1.5e-3, null, true], "\\u00e9": "a\\nb"}',
+    "你好，世界。 日本語のテキスト 한국어 текст на русском العربية हिन्दी ไทย",
+    "e\u0301 \u00e9 \ufb01 \u212b \U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1e9\U0001f1ea \u200b\u00a0\ufeff",
+    "<|im_start|>user\nhi<|im_end|>\n<think>\n\n</think>\n\n<tool_call>\n{}\n</tool_call><tool_call",
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa=================================--------- ~~~~ ////",
+)
+
+
+def equal_encoder(reference: tokenizers.Tokenizer, path: Path) -> BatchEncoder | None:
+    """fastokens' encoder for the same file, where it is installed, can read the file and agrees; else None."""
+    if path.name != "tokenizer.json":
+        return None
+    try:
+        fastokens: Any = import_module("fastokens")
+    except ImportError:
+        return None
+    try:
+        fast = fastokens.Tokenizer.from_file(str(path))
+        added = [token.content for token in reference.get_added_tokens_decoder().values()]
+        probes = [*_PROBES, "x ".join(added[:64]), " x".join(added[-64:])]
+        for probe in probes:
+            expected: list[int] = reference.encode(probe, add_special_tokens=False).ids
+            if fast.encode(probe).ids != expected:
+                return None
+    except Exception:  # a file it cannot read is a reason to do without it, whatever it raises
+        return None
+
+    def encode(texts: list[str]) -> list[list[int]]:
+        return [encoding.ids for encoding in map(fast.encode, texts)]
+
+    return encode

@@ -1,0 +1,271 @@
+"""The worker pool: retries, migration without gap or repeat, admission by priority, and places given back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+
+import pytest
+
+from turnwire.engines.interface import (
+    Capabilities,
+    Completion,
+    Constraint,
+    EngineError,
+    EngineInfo,
+    EventBatch,
+    GenerateRequest,
+    Hints,
+    Step,
+    TokenBatch,
+)
+from turnwire.engines.pool.pool import PoolLimits, Worker, WorkerPool
+from turnwire.turns import BlockOpened, Conversation, Sampling
+
+TEXT = "naïve café, 東京 and 🙂 done"
+BYTES = list(TEXT.encode())
+
+
+class ByteDetokenizer:
+    def __init__(self) -> None:
+        self._held = b""
+
+    def feed(self, ids: Sequence[int]) -> str:
+        self._held += bytes(ids)
+        for cut in range(len(self._held), max(len(self._held) - 4, -1), -1):
+            try:
+                text = self._held[:cut].decode()
+            except UnicodeDecodeError:
+                continue
+            self._held = self._held[cut:]
+            return text
+        return ""
+
+    def flush(self) -> str:
+        return self._held.decode(errors="replace")
+
+
+class ByteTokenizer:
+    """One token per byte, so that a death can fall inside a character."""
+
+    special_tokens: dict[str, int] = {}
+    vocab_size = 256
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def decode(self, ids: Sequence[int], *, skip_special: bool = False) -> str:
+        return bytes(ids).decode(errors="replace")
+
+    def detokenizer(self, *, skip_special: bool = False) -> ByteDetokenizer:
+        return ByteDetokenizer()
+
+
+class FakeEngine:
+    """Says TEXT byte by byte, from where the prompt stops; dies after `dies_after` tokens of each of its first
+    `deaths` generations."""
+
+    capabilities = Capabilities(yields="tokens")
+
+    def __init__(self, *, deaths: int = 0, dies_after: int = 0, kind: str = "disconnected") -> None:
+        self.deaths = deaths
+        self.dies_after = dies_after
+        self.kind = kind
+        self.seen: list[GenerateRequest] = []
+        self.open = 0
+        self.gate: asyncio.Event | None = None
+
+    async def start(self) -> EngineInfo:
+        return EngineInfo(name="fake")
+
+    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+        self.seen.append(request)
+        self.open += 1
+        try:
+            if self.gate is not None:
+                await self.gate.wait()
+            dying = self.deaths > 0
+            self.deaths -= dying
+            detokenizer = ByteDetokenizer()
+            for count, token in enumerate(BYTES[request.resumed :]):
+                if dying and count == self.dies_after:
+                    raise EngineError(self.kind, "died")  # type: ignore[arg-type]
+                yield TokenBatch(detokenizer.feed([token]), (token,))
+                await asyncio.sleep(0)
+            yield Completion("stop", len(request.prompt_ids), len(BYTES) - request.resumed)
+        finally:
+            self.open -= 1
+
+    async def health(self) -> bool:
+        return True
+
+    async def embed(self, inputs: Sequence[str]) -> list[list[float]]:
+        return [[1.0] for _ in inputs]
+
+    async def close(self) -> None:
+        pass
+
+
+def request(priority: int = 0, **over: object) -> GenerateRequest:
+    fields: dict[str, object] = {
+        "prompt_ids": [1, 2, 3],
+        "sampling": Sampling(max_tokens=500),
+        "hints": Hints(request_id="r", priority=priority),
+        "conversation": Conversation(model="m", messages=()),
+    }
+    return GenerateRequest(**(fields | over))  # type: ignore[arg-type]
+
+
+def pool(*engines: FakeEngine, **limits: float) -> WorkerPool:
+    workers = [Worker(engine, f"w{index}") for index, engine in enumerate(engines)]
+    return WorkerPool(workers, ByteTokenizer(), PoolLimits(**limits))  # type: ignore[arg-type]
+
+
+async def collect(
+    engines: WorkerPool, asked: GenerateRequest, *, structured: bool = False
+) -> tuple[str, list[int], Completion]:
+    text, ids, end = "", [], None
+    async for step in engines.generate(asked):
+        if isinstance(step, TokenBatch):
+            text += step.text
+            ids.extend(step.ids)
+        elif not structured:
+            assert isinstance(step, Completion)
+            end = step
+    assert end is not None
+    return text, ids, end
+
+
+async def test_a_turn_moves_on_after_a_death_at_any_token_without_gap_or_repeat() -> None:
+    for dies_after in range(len(BYTES)):
+        first, second = FakeEngine(deaths=1, dies_after=dies_after), FakeEngine()
+        engines = pool(first, second)
+        text, ids, end = await collect(engines, request())
+        assert (text, ids) == (TEXT, BYTES)
+        assert (end.prompt_tokens, end.output_tokens) == (3, len(BYTES))
+        assert engines.statistics.migrations + engines.statistics.retries == 1
+        assert engines.active == 0
+
+
+async def test_the_same_worker_restarted_goes_on() -> None:
+    engines = pool(FakeEngine(deaths=2, dies_after=7))
+    text, ids, _ = await collect(engines, request())
+    assert (text, ids) == (TEXT, BYTES)
+    assert engines.statistics.migrations == 2
+    assert engines.statistics.aborts == 0
+
+
+async def test_moves_are_bounded_and_then_the_error_is_told() -> None:
+    engines = pool(FakeEngine(deaths=99, dies_after=3), migrations=2)
+    with pytest.raises(EngineError, match="died"):
+        await collect(engines, request())
+    assert engines.statistics.migrations == 2
+    assert engines.active == 0
+
+
+async def test_a_turn_on_the_move_is_not_lost_to_a_worker_that_is_gone_or_busy() -> None:
+    for kind in ("unreachable", "overloaded"):
+        dying, gone, last = FakeEngine(deaths=1, dies_after=9), FakeEngine(deaths=1, kind=kind), FakeEngine()
+        engines = pool(dying, gone, last)
+        text, ids, _ = await collect(engines, request())
+        assert (text, ids) == (TEXT, BYTES)
+        assert (engines.statistics.migrations, engines.active) == (1, 0)
+
+
+async def test_a_worker_that_got_somewhere_before_it_died_does_not_use_up_the_moves() -> None:
+    engines = pool(FakeEngine(deaths=5, dies_after=6), migrations=1, progress=6)
+    text, ids, _ = await collect(engines, request())
+    assert (text, ids) == (TEXT, BYTES)
+    assert engines.statistics.migrations == 5
+    engines = pool(FakeEngine(deaths=5, dies_after=6), migrations=1, progress=7)
+    with pytest.raises(EngineError):
+        await collect(engines, request())
+
+
+async def test_what_an_engine_told_in_events_is_never_asked_for_again() -> None:
+    class Structured(FakeEngine):
+        async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+            self.seen.append(request)
+            yield EventBatch((BlockOpened(0, "text"),))
+            raise EngineError("disconnected", "died")
+
+    first, second = Structured(), Structured()
+    with pytest.raises(EngineError, match="died"):
+        await collect(pool(first, second), request(), structured=True)
+    assert len(first.seen) + len(second.seen) == 1
+
+
+async def test_a_guided_turn_does_not_move() -> None:
+    engines = pool(FakeEngine(deaths=1, dies_after=3), FakeEngine())
+    with pytest.raises(EngineError):
+        await collect(engines, request(constraint=Constraint(regex="a+")))
+    assert engines.statistics.migrations_failed == 1
+
+
+async def test_a_refusal_before_the_first_token_is_tried_elsewhere_but_a_bad_request_is_not() -> None:
+    engines = pool(FakeEngine(deaths=1, kind="overloaded"), FakeEngine())
+    assert (await collect(engines, request()))[0] == TEXT
+    engines = pool(FakeEngine(deaths=1, kind="invalid_request"), FakeEngine())
+    with pytest.raises(EngineError) as caught:
+        await collect(engines, request())
+    assert caught.value.kind == "invalid_request"
+
+
+async def test_leaving_early_aborts_the_worker_once_and_gives_the_place_back() -> None:
+    engine = FakeEngine()
+    engines = pool(engine)
+    steps = engines.generate(request())
+    await anext(steps)
+    assert (engine.open, engines.active) == (1, 1)
+    await steps.aclose()
+    assert (engine.open, engines.active) == (0, 0)
+    assert engines.statistics.aborts == 1
+
+
+async def test_waiting_turns_are_served_by_priority_and_the_queue_is_bounded() -> None:
+    engine = FakeEngine()
+    engine.gate = asyncio.Event()
+    engines = pool(engine, concurrency=1, queue=2)
+    order: list[int] = []
+
+    async def ask(priority: int) -> None:
+        await collect(engines, request(priority))
+        order.append(priority)
+
+    running = [asyncio.create_task(ask(priority)) for priority in (0, 1, 9)]
+    while engines.waiting < 2:
+        await asyncio.sleep(0)
+    with pytest.raises(EngineError) as caught:
+        await collect(engines, request())
+    assert caught.value.kind == "overloaded"
+    assert caught.value.retry_after
+    engine.gate.set()
+    await asyncio.gather(*running)
+    assert order == [0, 9, 1]
+    assert (engines.active, engines.waiting) == (0, 0)
+
+
+async def test_who_waits_too_long_or_gives_up_leaves_the_line() -> None:
+    engine = FakeEngine()
+    engine.gate = asyncio.Event()
+    engines = pool(engine, concurrency=1, queue_timeout=0.05)
+    holder = asyncio.create_task(collect(engines, request()))
+    await asyncio.sleep(0)
+    with pytest.raises(EngineError, match="too long"):
+        await collect(engines, request())
+    impatient = asyncio.create_task(collect(engines, request()))
+    while engines.waiting < 1:
+        await asyncio.sleep(0)
+    impatient.cancel()
+    await asyncio.gather(impatient, return_exceptions=True)
+    assert engines.waiting == 0
+    engine.gate.set()
+    await holder
+    assert engines.active == 0
+
+
+async def test_a_turn_that_always_makes_a_little_progress_still_ends() -> None:
+    engines = pool(FakeEngine(deaths=99, dies_after=2), progress=1, moves=5)
+    with pytest.raises(EngineError, match="died"):
+        await collect(engines, request())
+    assert engines.statistics.migrations == 5
