@@ -21,7 +21,8 @@ from typing import Any
 import uvicorn
 import uvloop
 
-from turnwire.engines.interface import Engine, GenerateRequest, Step
+from turnwire.engines.bridge import push
+from turnwire.engines.interface import Engine, GenerateRequest, Generation, Receiver, Step
 from turnwire.engines.pool.pool import WorkerPool
 from turnwire.gateway.app import Gateway
 from turnwire.gateway.server import server_config
@@ -50,6 +51,9 @@ class Watched:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
+
+    def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
+        return push(self.generate(request), receiver)
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         steps = self._engine.generate(request)

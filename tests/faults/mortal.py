@@ -7,12 +7,15 @@ import random
 import re
 from collections.abc import AsyncGenerator, Sequence
 
+from turnwire.engines.bridge import push
 from turnwire.engines.interface import (
     Capabilities,
     Completion,
     EngineError,
     EngineInfo,
     GenerateRequest,
+    Generation,
+    Receiver,
     Step,
     TokenBatch,
 )
@@ -51,6 +54,9 @@ class MortalEngine:
 
     async def close(self) -> None:
         pass
+
+    def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
+        return push(self.generate(request), receiver)
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         if not self.up:

@@ -11,7 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from turnwire.engines.interface import Completion, Engine, GenerateRequest, Step
+from turnwire.engines.bridge import push
+from turnwire.engines.interface import Completion, Engine, GenerateRequest, Generation, Receiver, Step
 from turnwire.engines.pool.pool import WorkerPool
 
 from .conftest import Client, Serve
@@ -50,6 +51,9 @@ class Counted:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
+
+    def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
+        return push(self.generate(request), receiver)
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         self.begun += 1

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from turnwire.continuity import Verdict
+from turnwire.engines.bridge import push
 from turnwire.engines.interface import (
     Capabilities,
     Completion,
@@ -17,6 +18,8 @@ from turnwire.engines.interface import (
     EngineInfo,
     EventBatch,
     GenerateRequest,
+    Generation,
+    Receiver,
     Step,
     TokenBatch,
 )
@@ -56,6 +59,9 @@ class Engine:
 
     async def start(self) -> EngineInfo:
         return EngineInfo(name="fake")
+
+    def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
+        return push(self.generate(request), receiver)
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         self.seen.append(request)

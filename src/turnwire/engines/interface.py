@@ -1,8 +1,8 @@
-"""The engine interface: prompt token ids in, a stream of token batches out.
+"""The engine interface: prompt token ids in, batches of tokens pushed out.
 
-Promise: every adapter behaves the same above this line. `generate` is an async generator; leaving it (break, cancel,
-aclose) aborts the engine's work. It yields batches in order and ends with exactly one Completion; anything else that
-ends it is an EngineError. No engine's own vocabulary leaks out of this room.
+Promise: every adapter behaves the same above this line. `submit` starts a generation and returns at once; the engine
+then calls the receiver from the event loop, in order, and ends with exactly one `done` or one `failed`. `abort` ends
+the engine's work, and no call follows it. No engine's own vocabulary leaks out of this room.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ __all__ = [
     "EngineInfo",
     "EventBatch",
     "GenerateRequest",
+    "Generation",
     "Hints",
+    "Receiver",
     "Step",
     "TokenBatch",
     "TokenLogprob",
@@ -150,6 +152,44 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
+class Receiver(Protocol):
+    """What a generation is pushed into. One call brings all that one wake-up brought. No call comes before `submit`
+    has returned, and none after `done`, `failed` or the generation's `abort`."""
+
+    def tokens(self, batch: TokenBatch) -> None:
+        """More output of an engine that yields tokens or text."""
+        ...
+
+    def events(self, batch: EventBatch) -> None:
+        """More output of an engine that yields events, or its notes."""
+        ...
+
+    def done(self, completion: Completion) -> None:
+        """The engine's own end of the generation."""
+        ...
+
+    def failed(self, error: EngineError) -> None:
+        """The generation ended any other way."""
+        ...
+
+
+class Generation(Protocol):
+    """A running generation, as whoever submitted it holds it. Every method may be called at any time, also after the
+    end, when it does nothing."""
+
+    def abort(self) -> None:
+        """Stop the engine's work; the receiver hears nothing more."""
+        ...
+
+    def pause(self) -> None:
+        """Stop reading from the engine: whoever takes the output is slow. A few calls may still come."""
+        ...
+
+    def resume(self) -> None:
+        """Read on."""
+        ...
+
+
 @runtime_checkable
 class Engine(Protocol):
     """An engine adapter."""
@@ -158,11 +198,15 @@ class Engine(Protocol):
     def capabilities(self) -> Capabilities: ...
 
     async def start(self) -> EngineInfo:
-        """Connect or load, and say what was found. Called once before the first generate."""
+        """Connect or load, and say what was found. Called once before the first `submit`."""
+        ...
+
+    def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
+        """Start a generation; see the module's promise. A request that cannot be served fails by `failed`, too."""
         ...
 
     def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
-        """Generate; see the module's promise."""
+        """The same, pulled: the steps in order, ending with a Completion or an EngineError."""
         ...
 
     async def health(self) -> bool:

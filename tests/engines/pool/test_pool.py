@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
+from turnwire.engines.bridge import push
 from turnwire.engines.interface import (
     Capabilities,
     Completion,
@@ -15,7 +16,9 @@ from turnwire.engines.interface import (
     EngineInfo,
     EventBatch,
     GenerateRequest,
+    Generation,
     Hints,
+    Receiver,
     Step,
     TokenBatch,
 )
@@ -77,6 +80,9 @@ class FakeEngine:
 
     async def start(self) -> EngineInfo:
         return EngineInfo(name="fake")
+
+    def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
+        return push(self.generate(request), receiver)
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         self.seen.append(request)
@@ -184,6 +190,9 @@ async def test_a_worker_that_got_somewhere_before_it_died_does_not_use_up_the_mo
 
 async def test_what_an_engine_told_in_events_is_never_asked_for_again() -> None:
     class Structured(FakeEngine):
+        def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
+            return push(self.generate(request), receiver)
+
         async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
             self.seen.append(request)
             yield EventBatch((BlockOpened(0, "text"),))

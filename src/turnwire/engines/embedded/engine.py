@@ -16,13 +16,23 @@ from typing import Any
 
 import msgspec
 
+from turnwire.engines.bridge import push
 from turnwire.engines.embedded.context_pool import ContextPool
 from turnwire.engines.embedded.downloads import DownloadError, Progress, resolve_model
 from turnwire.engines.embedded.encoder import EMBEDDING_MODELS, EmbeddingModel
 from turnwire.engines.embedded.grammar_tokens import with_tokens
 from turnwire.engines.embedded.missing_ids import EmbeddedReading, Fragments
 from turnwire.engines.embedded.server import EmbeddedSettings, load_server, plan_context, unload_server
-from turnwire.engines.interface import Capabilities, Constraint, EngineError, EngineInfo, GenerateRequest, Step
+from turnwire.engines.interface import (
+    Capabilities,
+    Constraint,
+    EngineError,
+    EngineInfo,
+    GenerateRequest,
+    Generation,
+    Receiver,
+    Step,
+)
 from turnwire.engines.llamacpp import LlamaCppEngine, LlamaCppTokenizer
 from turnwire.prompts.tokenizers.gguf_file import GGUFError, GGUFFacts, read_facts
 from turnwire.prompts.tokenizers.load import load_tokenizer
@@ -100,6 +110,10 @@ class EmbeddedEngine:
         holder, self._server = [self._server], None
         if holder[0] is not None:
             await asyncio.to_thread(unload_server, holder)
+
+    def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
+        """Start a generation; see the interface's promise."""
+        return push(self.generate(request), receiver)
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         """Generate; waits its turn where all slots or the context memory are taken."""

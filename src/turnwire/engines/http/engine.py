@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import aiohttp
 import msgspec
 
+from turnwire.engines.bridge import push
 from turnwire.engines.failures import refusal
 from turnwire.engines.http.sse import EventReader
 from turnwire.engines.interface import (
@@ -24,6 +25,8 @@ from turnwire.engines.interface import (
     EngineInfo,
     EventBatch,
     GenerateRequest,
+    Generation,
+    Receiver,
     Step,
     TokenBatch,
 )
@@ -113,6 +116,10 @@ class HTTPEngine(ABC):
             skip_auto_headers=("User-Agent",),
         )
         return await self._discover()
+
+    def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
+        """Start a generation; see the interface's promise."""
+        return push(self.generate(request), receiver)
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         """Generate; see the interface's promise."""

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 import msgspec
 
+from turnwire.engines.bridge import push
 from turnwire.engines.interface import (
     Capabilities,
     Completion,
@@ -21,6 +22,8 @@ from turnwire.engines.interface import (
     EngineError,
     EngineInfo,
     GenerateRequest,
+    Generation,
+    Receiver,
     Step,
     TokenBatch,
 )
@@ -122,6 +125,10 @@ class WorkerPool:
             task.cancel()
         for worker in self.workers:
             await worker.engine.close()
+
+    def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
+        """Start a generation; see the interface's promise."""
+        return push(self.generate(request), receiver)
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         """See the module's promise."""

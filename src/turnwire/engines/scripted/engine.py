@@ -15,12 +15,15 @@ from typing import NoReturn
 
 import msgspec
 
+from turnwire.engines.bridge import push
 from turnwire.engines.interface import (
     Capabilities,
     Completion,
     EngineError,
     EngineInfo,
     GenerateRequest,
+    Generation,
+    Receiver,
     Step,
     TokenBatch,
 )
@@ -65,6 +68,10 @@ class ScriptedEngine:
             for number in self._script.changed_by_tokenizer
         )
         return EngineInfo(name="scripted", window=self._window, embedding_models=("hashed-words",), warnings=warnings)
+
+    def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
+        """Start a generation; see the interface's promise."""
+        return push(self.generate(request), receiver)
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         """Play the line that answers the request's conversation."""
