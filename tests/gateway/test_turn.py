@@ -116,7 +116,7 @@ def turn(engine: Engine, **over: Any) -> Turn:
         started=time.monotonic(),
         headers={},
         body=b"",
-        inbound=Inbound(conversation=conversation, stream=False),
+        inbound=Inbound(conversation=conversation, stream=False, echo=None),
         runtime=runtime,
         prompt=builder.build(conversation),
         continuity=Verdict(state="first"),

@@ -8,13 +8,15 @@ the same events.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
 from turnwire.turns import Conversation, Event, Note, Usage
 
 __all__ = ["Encoder", "ErrorKind", "ErrorReply", "Inbound", "TurnFacts", "TurnFailure"]
+
+E = TypeVar("E")
 
 ErrorKind = Literal[
     "invalid_request",  # the request is wrong and the message says what to change
@@ -66,16 +68,16 @@ class ErrorReply(msgspec.Struct, frozen=True, kw_only=True):
     media_type: str = "application/json"
 
 
-class Inbound(msgspec.Struct, kw_only=True):
-    """A decoded request. `echo` is the codec's own: whatever its encoder must repeat in the answer. `dispatch` is the
-    request's opt-in to `tool_call_dispatch` events (None: it said nothing). `previous_turn` is the id of the turn that
-    the client wants its prompt compared with, to be told why the prefix was not reused."""
+class Inbound(msgspec.Struct, Generic[E], kw_only=True):
+    """A decoded request. `echo` is of the codec's own type: whatever its encoder must repeat in the answer. `dispatch`
+    is the request's opt-in to `tool_call_dispatch` events (None: it said nothing). `previous_turn` is the id of the
+    turn that the client wants its prompt compared with, to learn why the prefix was not reused."""
 
     conversation: Conversation
     stream: bool
+    echo: E
     notes: tuple[Note, ...] = ()
     dispatch: bool | None = None
-    echo: object = None
     previous_turn: str | None = None
 
 
@@ -94,9 +96,11 @@ class TurnFacts(msgspec.Struct, frozen=True, kw_only=True):
 class Encoder(Protocol):
     """Turns the events of one turn into bytes, in order. The gateway calls `start` once, `feed` with every batch of
     events (the last batch holds Usage, then Finished), and writes what comes back at once. A non-streaming encoder
-    returns b"" until the batch with Finished. Tool-call ids are already minted in the events."""
+    returns b"" until the batch with Finished. Tool-call ids are already minted in the events. `streams` is whether
+    anything is sent before the end; `media_type` is what an HTTP answer declares."""
 
     media_type: str
+    streams: bool
 
     def start(self, usage: Usage) -> bytes:
         """The opening bytes; `usage.prompt` is exact, `usage.cached` as far as known."""

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from turnwire.protocols.chat import Chorus, DocumentEncoder, Echo, StreamEncoder
+from turnwire.protocols.chat import DocumentEncoder, Echo, SharedAnswer, StreamEncoder
 from turnwire.protocols.wire import TurnFacts, TurnFailure
 from turnwire.turns import (
     BlockClosed,
@@ -195,8 +195,8 @@ def test_usage_and_scores() -> None:
 
 
 def test_choices_share_one_end_and_count_the_prompt_once() -> None:
-    chorus = Chorus(2)
-    encoders = [StreamEncoder(FACTS, Echo(choices=2, usage=True), choice=c, chorus=chorus) for c in range(2)]
+    shared = SharedAnswer(2)
+    encoders = [StreamEncoder(FACTS, Echo(choices=2, usage=True), choice=c, shared=shared) for c in range(2)]
     data = b"".join(encoder.feed([Usage(100, 0, 5), Finished("stop")]) for encoder in encoders)
     found = frames(data)
     assert [entry for _, entry in found].count("[DONE]") == 1

@@ -26,12 +26,12 @@ class ChatEndpoint(TurnEndpoint):
         if echo.choices == 1:
             await super().answer(passage, receive, send)
             return
-        chorus, facts = chat.Chorus(echo.choices), self.facts(passage)
+        shared, facts = chat.SharedAnswer(echo.choices), self.facts(passage)
         make = chat.StreamEncoder if passage.inbound.stream else chat.DocumentEncoder
         turns = [
             Turn(
                 msgspec.structs.replace(passage, turn_id=mint() if choice else passage.turn_id),
-                make(facts, echo, choice=choice, chorus=chorus),
+                make(facts, echo, choice=choice, shared=shared),
                 mint=lambda: mint("call_"),
             )
             for choice in range(echo.choices)

@@ -80,10 +80,10 @@ class CompletionsEndpoint(TurnEndpoint):
             for _ in range(asked.choices)
         ]
         facts = TurnFacts(turn_id=passages[0].turn_id, model=asked.model, created=int(time.time()))
-        gathering = completions.Gathering(facts, asked)
+        shared = completions.SharedAnswer(facts, asked)
         make = completions.StreamEncoder if asked.stream else completions.DocumentEncoder
         turns = [
-            Turn(passage, make(gathering, index, passage.inbound.conversation.last_user_text), mint=mint)
+            Turn(passage, make(shared, index, passage.inbound.conversation.last_user_text), mint=mint)
             for index, passage in enumerate(passages)
         ]
         sink = ASGISink(send, make.media_type, response_headers(passages[0]))
@@ -100,11 +100,11 @@ def _prompt(prompt: str | tuple[int, ...], runtime: ModelRuntime) -> tuple[str, 
     return runtime.tokenizer.decode(prompt), list(prompt)
 
 
-def _inbound(asked: completions.Asked, text: str, key: Key) -> Inbound:
+def _inbound(asked: completions.Asked, text: str, key: Key) -> Inbound[None]:
     conversation = Conversation(
         model=asked.model,
         messages=(Message(role="user", blocks=(TextBlock(text=text),)),),
         sampling=asked.sampling,
         context=asked.context,
     )
-    return Inbound(conversation=ranked(conversation, key), stream=asked.stream, notes=asked.notes)
+    return Inbound(conversation=ranked(conversation, key), stream=asked.stream, notes=asked.notes, echo=None)

@@ -28,6 +28,7 @@ class _Overheard:
         self._encoder = encoder
         self._reply = reply
         self.media_type = encoder.media_type
+        self.streams = encoder.streams
 
     def start(self, usage: Usage) -> bytes:
         return self._encoder.start(usage)
@@ -51,7 +52,7 @@ class MessagesEndpoint(TurnEndpoint):
         self._store = store
         self._replies: dict[str, anthropic.Reply] = {}
 
-    async def decode(self, body: bytes, headers: Mapping[str, str], tenant: str) -> Inbound:
+    async def decode(self, body: bytes, headers: Mapping[str, str], tenant: str) -> Inbound[anthropic.Echo]:
         return await anthropic.resume_thread(await super().decode(body, headers, tenant), self._store, tenant)
 
     def diagnostics(self, verdict: Verdict) -> Mapping[str, object] | None:

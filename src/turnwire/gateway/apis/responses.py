@@ -69,7 +69,7 @@ class ResponsesEndpoint(TurnEndpoint):
         self._shelf = shelf
         self._etag = etag
 
-    async def decode(self, body: bytes, headers: Mapping[str, str], tenant: str) -> Inbound:
+    async def decode(self, body: bytes, headers: Mapping[str, str], tenant: str) -> Inbound[Echo]:
         limits = self._host.limits.wire
         request = responses.read_request(body, limits)
         stored = await self._shelf.resolve(tenant, request)
@@ -80,7 +80,7 @@ class ResponsesEndpoint(TurnEndpoint):
         encoder = make(self.facts(passage), passage.inbound.echo, now=time.time)
         live = self._shelf.live(passage.tenant, response_id(passage.turn_id))
         if live is not None:
-            live.writer = encoder  # type: ignore[assignment]
+            live.writer = encoder
         return encoder
 
     def diagnostics(self, verdict: Verdict) -> Mapping[str, object] | None:
@@ -174,7 +174,7 @@ def _follow(live: LiveResponse, after: int, headers: list[tuple[bytes, bytes]]) 
 class CompactEndpoint(ResponsesEndpoint):
     """`POST /v1/responses/compact`: the conversation summed up by its own model, as items to go on with."""
 
-    async def decode(self, body: bytes, headers: Mapping[str, str], tenant: str) -> Inbound:
+    async def decode(self, body: bytes, headers: Mapping[str, str], tenant: str) -> Inbound[Echo]:
         inbound = await super().decode(body, headers, tenant)
         echo = inbound.echo
         assert isinstance(echo, Echo)

@@ -12,7 +12,7 @@ import secrets
 import string
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 from starlette.types import Message as ASGIMessage
@@ -65,9 +65,9 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
     """A codec as the gateway sees it. `call_prefix` starts the ids of tool calls on this API."""
 
     name: str
-    decode: Callable[..., Inbound]
-    stream_encoder: Callable[[TurnFacts, object], Encoder]
-    document_encoder: Callable[[TurnFacts, object], Encoder]
+    decode: Callable[..., Inbound[Any]]
+    stream_encoder: Callable[[TurnFacts, Any], Encoder]
+    document_encoder: Callable[[TurnFacts, Any], Encoder]
     error_reply: Callable[[TurnFailure], ErrorReply]
     call_prefix: str
 
@@ -264,7 +264,7 @@ class TurnEndpoint:
         body = await read_body(receive, self._host.max_body)
         return expand(body, headers.get("content-encoding", ""), self._host.max_body)
 
-    async def decode(self, body: bytes, headers: Mapping[str, str], tenant: str) -> Inbound:
+    async def decode(self, body: bytes, headers: Mapping[str, str], tenant: str) -> Inbound[Any]:
         """The request; an API whose requests refer to stored things fetches them here."""
         return self._api.decode(body, headers, limits=self._host.limits.wire)
 

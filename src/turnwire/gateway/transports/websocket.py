@@ -24,6 +24,7 @@ from turnwire.gateway.transports.http import ClientGone, Host, headers_of, key_o
 from turnwire.gateway.turns.passage import Passage
 from turnwire.gateway.turns.turn import Turn
 from turnwire.protocols import responses
+from turnwire.protocols.framing import LINES
 from turnwire.protocols.responses import Echo, RequestBody, Stored, response_id, with_ids
 from turnwire.protocols.wire import Encoder, Inbound, TurnFacts, TurnFailure
 from turnwire.turns import Finished, Usage
@@ -48,7 +49,7 @@ class NoSocket:
 
 
 class _FrameSink:
-    """Writes server-sent events as text frames."""
+    """Writes each line of JSON as one text frame."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -57,10 +58,8 @@ class _FrameSink:
         """The connection is already open."""
 
     async def write(self, data: bytes) -> None:
-        for event in data.split(b"\n\n"):
-            if event:
-                text = event[event.index(b"\ndata: ") + 7 :].decode()
-                await self._send({"type": "websocket.send", "text": text})
+        for line in data.splitlines():
+            await self._send({"type": "websocket.send", "text": line.decode()})
 
 
 class ResponsesSocket:
@@ -175,21 +174,21 @@ class _Connection:
         items = await self._shelf.items(self._tenant, request.references) if request.references else {}
         return Stored(items=items, history=known)
 
-    async def _prewarm(self, inbound: Inbound, turn_id: str) -> Encoder:
+    async def _prewarm(self, inbound: Inbound[Echo], turn_id: str) -> Encoder:
         """Render and tokenize what the next turn will start with; nothing is generated."""
         runtime = self._host.runtime_for(inbound.conversation.model)
         prompt = await runtime.build(inbound.conversation, self._tenant)
         usage = Usage(len(prompt.ids))
-        encoder = responses.stream_encoder(_facts(inbound, turn_id), inbound.echo, now=time.time)
+        encoder = responses.stream_encoder(_facts(inbound, turn_id), inbound.echo, now=time.time, framing=LINES)
         await self._sink.write(encoder.start(usage) + encoder.feed((usage, Finished("stop"))))
         return encoder
 
-    async def _generate(self, inbound: Inbound, turn_id: str) -> Encoder:
+    async def _generate(self, inbound: Inbound[Echo], turn_id: str) -> Encoder:
         started = time.monotonic()
         runtime = self._host.runtime_for(inbound.conversation.model)
         prompt, continuity = await runtime.prepare(inbound, self._tenant)
         facts = _facts(inbound, turn_id, continuity)
-        encoder = responses.stream_encoder(facts, inbound.echo, now=time.time)
+        encoder = responses.stream_encoder(facts, inbound.echo, now=time.time, framing=LINES)
         passage = Passage(
             api=RESPONSES.name,
             turn_id=turn_id,
@@ -230,7 +229,7 @@ class _Connection:
             self._remembered.popitem(last=False)
 
 
-def _facts(inbound: Inbound, turn_id: str, continuity: Verdict | None = None) -> TurnFacts:
+def _facts(inbound: Inbound[Echo], turn_id: str, continuity: Verdict | None = None) -> TurnFacts:
     return TurnFacts(
         turn_id=turn_id,
         model=inbound.conversation.model,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import msgspec
 
@@ -45,7 +46,7 @@ class Passage(msgspec.Struct, kw_only=True):
     started: float
     headers: dict[str, str]
     body: bytes
-    inbound: Inbound
+    inbound: Inbound[Any]
     runtime: ModelRuntime
     prompt: Prompt
     continuity: Verdict

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -109,7 +109,7 @@ class ModelRuntime:
             return False
         return sum(_size(block) for message in conversation.messages for block in message.blocks) < self.INLINE_CHARS
 
-    async def prepare(self, inbound: Inbound, tenant: str) -> tuple[Prompt, Verdict]:
+    async def prepare(self, inbound: Inbound[Any], tenant: str) -> tuple[Prompt, Verdict]:
         """The prompt, and whether it keeps the session's prefix."""
         conversation = inbound.conversation
         prompt = await self.build(conversation, tenant)

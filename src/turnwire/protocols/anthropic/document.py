@@ -40,10 +40,11 @@ class DocumentEncoder:
     """See wire.Encoder."""
 
     media_type = "application/json"
+    streams = False
 
-    def __init__(self, facts: TurnFacts, echo: object = None) -> None:
+    def __init__(self, facts: TurnFacts, echo: Echo | None = None) -> None:
         self._facts = facts
-        self._echo = echo if isinstance(echo, Echo) else Echo()
+        self._echo = echo or Echo()
         self._content: dict[int, dict[str, object]] = {}
         self._texts: dict[int, list[str]] = {}
         self._calls = 0

@@ -94,7 +94,7 @@ def decode(
     *,
     limits: Limits | None = None,
     count_tokens: TokenCounter = estimate_tokens,
-) -> Inbound:
+) -> Inbound[Echo]:
     """Decode `POST /v1/messages`. Header names are lower case. `count_tokens` is asked only by context edits whose
     trigger is a number of tokens."""
     bounds = limits or Limits()
@@ -104,7 +104,7 @@ def decode(
     return request.inbound(count_tokens)
 
 
-def decode_count(body: bytes, headers: Mapping[str, str], *, limits: Limits | None = None) -> Inbound:
+def decode_count(body: bytes, headers: Mapping[str, str], *, limits: Limits | None = None) -> Inbound[Echo]:
     """Decode `POST /v1/messages/count_tokens`: the same conversation, never streamed."""
     bounds = limits or Limits()
     inbound = _Request(open_body(body, bounds), headers, bounds).inbound(estimate_tokens)
@@ -121,7 +121,7 @@ class _Request:
         self.limits = limits
         self.notes: list[Note] = list(body.notes)
 
-    def inbound(self, count_tokens: TokenCounter) -> Inbound:
+    def inbound(self, count_tokens: TokenCounter) -> Inbound[Echo]:
         model = part(_STRING, self._required("model"), "model")
         if not model:
             raise invalid("model", "must name a model")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from turnwire.protocols.anthropic.echo import Echo
 from turnwire.protocols.anthropic.errors import error_object
 from turnwire.protocols.anthropic.vocabulary import NO_SEAL, message_id, stop_reason, usage_object
-from turnwire.protocols.sse import frame, quoted
+from turnwire.protocols.framing import SSE, Framing, quoted
 from turnwire.protocols.wire import ErrorKind, TurnFacts, TurnFailure
 from turnwire.turns import (
     BlockClosed,
@@ -27,9 +27,6 @@ from turnwire.turns import (
 
 __all__ = ["StreamEncoder"]
 
-_END = b"}}\n\n"
-_PING = b'event: ping\ndata: {"type":"ping"}\n\n'
-_STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 _DELTA_FIELDS = {
     "text": ("text_delta", "text"),
     "reasoning": ("thinking_delta", "thinking"),
@@ -54,13 +51,16 @@ class _Open:
 
 
 class StreamEncoder:
-    """See wire.Encoder."""
+    """See wire.Encoder; `framing` is how its events are told apart on the connection."""
 
     media_type = "text/event-stream"
+    streams = True
 
-    def __init__(self, facts: TurnFacts, echo: object = None) -> None:
+    def __init__(self, facts: TurnFacts, echo: Echo | None = None, *, framing: Framing = SSE) -> None:
         self._facts = facts
-        self._echo = echo if isinstance(echo, Echo) else Echo()
+        self._echo = echo or Echo()
+        self._framing = framing
+        self._end = b"}}" + framing.end
         self._open: dict[int, _Open] = {}
         self._blocks = 0
         self._calls = 0
@@ -81,7 +81,7 @@ class StreamEncoder:
         }
         if self._echo.diagnostics:
             message["diagnostics"] = self._facts.diagnostics
-        return frame("message_start", {"type": "message_start", "message": message})
+        return self._framing.event("message_start", {"type": "message_start", "message": message})
 
     def feed(self, events: Sequence[Event]) -> bytes:
         out: list[bytes] = []
@@ -103,7 +103,7 @@ class StreamEncoder:
         return b"".join(out)
 
     def keepalive(self) -> bytes:
-        return b"" if self._ended else _PING
+        return b"" if self._ended else self._framing.event("ping", {"type": "ping"})
 
     def fail(self, failure: TurnFailure) -> bytes:
         """An error event only while nothing of the answer was shown: after that clients recover better from a closed
@@ -112,7 +112,7 @@ class StreamEncoder:
             return b""
         self._ended = True
         kind = "overloaded_error" if failure.kind in _PASSING else "invalid_request_error"
-        return frame("error", error_object(kind, failure))
+        return self._framing.event("error", error_object(kind, failure))
 
     # ------------------------------------------------------------------------------------------- the events
 
@@ -132,7 +132,7 @@ class StreamEncoder:
             self._show(block, _blank(block.kind), out)
         if text and not (self._echo.omit_thinking and block.kind == "reasoning"):
             block.sent = True
-            out += (block.head, quoted(text), _END)
+            out += (block.head, quoted(text), self._end)
 
     def _closed(self, event: BlockClosed, out: list[bytes]) -> None:
         block = self._open.pop(event.index)
@@ -142,18 +142,18 @@ class StreamEncoder:
                 return
             self._show(block, _blank("reasoning"), out)
             if any(block.held) and not self._echo.omit_thinking:
-                out += (block.head, quoted("".join(block.held)), _END)
+                out += (block.head, quoted("".join(block.held)), self._end)
         if block.kind == "reasoning":
             self._signature(block.index, event.seal, out)
-        out.append(_stop_frame(block.index))
+        out.append(self._stop(block.index))
 
     def _call_closed(self, event: ToolCallClosed, out: list[bytes]) -> None:
         block = self._open.pop(event.index)
         if not block.sent and event.arguments:
-            out += (block.head, quoted(event.arguments), _END)
+            out += (block.head, quoted(event.arguments), self._end)
         if self._facts.dispatch and not event.malformed:
             out.append(
-                frame(
+                self._framing.event(
                     "tool_call_dispatch",
                     {
                         "type": "tool_call_dispatch",
@@ -168,7 +168,7 @@ class StreamEncoder:
                 )
             )
         self._calls += 1
-        out.append(_stop_frame(block.index))
+        out.append(self._stop(block.index))
 
     def _carry(self, event: SealCarried, out: list[bytes]) -> None:
         """A trailing redacted thought carries the seal of what the model wrote after its last thought. It is sent only
@@ -178,7 +178,7 @@ class StreamEncoder:
             return
         block = _Open("reasoning")
         self._show(block, {"type": "redacted_thinking", "data": event.seal}, out)
-        out.append(_stop_frame(block.index))
+        out.append(self._stop(block.index))
 
     def _finished(self, event: Finished, out: list[bytes]) -> None:
         self._ended = True
@@ -192,7 +192,8 @@ class StreamEncoder:
         }
         if self._echo.applied_edits is not None:
             closing["context_management"] = {"applied_edits": self._echo.applied_edits}
-        out += (frame("message_delta", closing), _STOP)
+        out.append(self._framing.event("message_delta", closing))
+        out.append(self._framing.event("message_stop", {"type": "message_stop"}))
 
     # ------------------------------------------------------------------------------------------- the frames
 
@@ -201,11 +202,11 @@ class StreamEncoder:
         self._blocks += 1
         delta, field = _DELTA_FIELDS[block.kind]
         block.head = (
-            f'event: content_block_delta\ndata: {{"type":"content_block_delta","index":{block.index},'
-            f'"delta":{{"type":"{delta}","{field}":'
-        ).encode()
+            self._framing.head("content_block_delta")
+            + (f'{{"type":"content_block_delta","index":{block.index},"delta":{{"type":"{delta}","{field}":').encode()
+        )
         out.append(
-            frame(
+            self._framing.event(
                 "content_block_start",
                 {"type": "content_block_start", "index": block.index, "content_block": content},
             )
@@ -213,14 +214,15 @@ class StreamEncoder:
 
     def _signature(self, index: int, seal: str, out: list[bytes]) -> None:
         delta = {"type": "signature_delta", "signature": seal or NO_SEAL}
-        out.append(frame("content_block_delta", {"type": "content_block_delta", "index": index, "delta": delta}))
+        body = {"type": "content_block_delta", "index": index, "delta": delta}
+        out.append(self._framing.event("content_block_delta", body))
+
+    def _stop(self, index: int) -> bytes:
+        head, end = self._framing.head("content_block_stop"), self._framing.end
+        return b'%b{"type":"content_block_stop","index":%d}%b' % (head, index, end)
 
 
 def _blank(kind: str) -> dict[str, object]:
     if kind == "text":
         return {"type": "text", "text": ""}
     return {"type": "thinking", "thinking": "", "signature": ""}
-
-
-def _stop_frame(index: int) -> bytes:
-    return b'event: content_block_stop\ndata: {"type":"content_block_stop","index":%d}\n\n' % index

@@ -91,20 +91,19 @@ class Reply:
         return Message(role="assistant", blocks=tuple(self._blocks.values()))
 
 
-def record_turn(inbound: Inbound, reply: Message) -> ThreadRecord:
+def record_turn(inbound: Inbound[Echo], reply: Message) -> ThreadRecord:
     """What to keep of a finished turn whose request had a `thread`."""
-    echo = inbound.echo
-    history = echo.history if isinstance(echo, Echo) and echo.history is not None else inbound.conversation.messages
+    history = inbound.echo.history if inbound.echo.history is not None else inbound.conversation.messages
     return ThreadRecord(messages=(*history, reply), tools=inbound.conversation.tools)
 
 
 def continue_thread(
-    inbound: Inbound, record: ThreadRecord | None, *, count_tokens: TokenCounter = estimate_tokens
-) -> Inbound:
+    inbound: Inbound[Echo], record: ThreadRecord | None, *, count_tokens: TokenCounter = estimate_tokens
+) -> Inbound[Echo]:
     """The request with the stored conversation in front of its own messages, and its context edits carried out.
     Raises thread_not_found where the store has lost the record."""
     echo = inbound.echo
-    if not isinstance(echo, Echo) or echo.thread is None or echo.thread.type != "continue":
+    if echo.thread is None or echo.thread.type != "continue":
         return inbound
     if record is None:
         raise TurnFailure(
@@ -129,20 +128,20 @@ def continue_thread(
 
 
 async def resume_thread(
-    inbound: Inbound, store: ThreadStore, tenant: str, *, count_tokens: TokenCounter = estimate_tokens
-) -> Inbound:
+    inbound: Inbound[Echo], store: ThreadStore, tenant: str, *, count_tokens: TokenCounter = estimate_tokens
+) -> Inbound[Echo]:
     """The request as it would be with its full history; unchanged where it continues no thread."""
-    link = inbound.echo.thread if isinstance(inbound.echo, Echo) else None
+    link = inbound.echo.thread
     if link is None or link.previous_message_id is None:
         return inbound
     data = await store.get(_space(tenant), link.previous_message_id)
     return continue_thread(inbound, _unpacked(data), count_tokens=count_tokens)
 
 
-async def keep_thread(inbound: Inbound, turn_id: str, reply: Message, store: ThreadStore, tenant: str) -> None:
+async def keep_thread(inbound: Inbound[Echo], turn_id: str, reply: Message, store: ThreadStore, tenant: str) -> None:
     """Keep a finished turn under its message id where the request had a `thread`. An answer is continued once, so the
     record that this one goes on from is dropped."""
-    link = inbound.echo.thread if isinstance(inbound.echo, Echo) else None
+    link = inbound.echo.thread
     if link is None:
         return
     await store.put(_space(tenant), message_id(turn_id), _encode(record_turn(inbound, reply)))

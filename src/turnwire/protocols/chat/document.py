@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnwire.protocols.chat.echo import Chorus, Echo
+from turnwire.protocols.chat.echo import Echo, SharedAnswer
 from turnwire.protocols.chat.stream import score_object
 from turnwire.protocols.chat.vocabulary import BLOCK_BREAK, completion_id, finish_reason, seal_detail, usage_object
 from turnwire.protocols.wire import TurnFacts, TurnFailure
@@ -32,12 +32,15 @@ class DocumentEncoder:
     """See wire.Encoder."""
 
     media_type = "application/json"
+    streams = False
 
-    def __init__(self, facts: TurnFacts, echo: object = None, *, choice: int = 0, chorus: Chorus | None = None) -> None:
+    def __init__(
+        self, facts: TurnFacts, echo: Echo | None = None, *, choice: int = 0, shared: SharedAnswer | None = None
+    ) -> None:
         self._facts = facts
-        self._echo = echo if isinstance(echo, Echo) else Echo()
+        self._echo = echo or Echo()
         self._choice = choice
-        self._chorus = chorus or Chorus()
+        self._shared = shared or SharedAnswer()
         self._usage = Usage(0)
         self._kinds: dict[int, str] = {}
         self._blocks: dict[int, list[str]] = {}
@@ -84,15 +87,15 @@ class DocumentEncoder:
             message["tool_calls"] = self._calls
         elif message["content"] is None:
             message["content"] = ""
-        self._chorus.documents[self._choice] = {
+        self._shared.documents[self._choice] = {
             "index": self._choice,
             "message": message,
             "logprobs": {"content": self._scores, "refusal": None} if self._echo.logprobs else None,
             "finish_reason": finish_reason(event.reason),
         }
-        if not self._chorus.end(self._usage):
+        if not self._shared.end(self._usage):
             return b""
-        choices = [self._chorus.documents[index] for index in sorted(self._chorus.documents)]
+        choices = [self._shared.documents[index] for index in sorted(self._shared.documents)]
         return msgspec.json.encode(
             {
                 "id": completion_id(self._facts.turn_id),
@@ -100,7 +103,7 @@ class DocumentEncoder:
                 "created": self._facts.created,
                 "model": self._facts.model,
                 "choices": choices,
-                "usage": usage_object(self._chorus.usage),
+                "usage": usage_object(self._shared.usage),
             }
         )
 

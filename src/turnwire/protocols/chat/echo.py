@@ -11,7 +11,7 @@ import msgspec
 
 from turnwire.turns import Usage
 
-__all__ = ["Chorus", "Echo"]
+__all__ = ["Echo", "SharedAnswer"]
 
 
 class Echo(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,19 +24,19 @@ class Echo(msgspec.Struct, frozen=True, kw_only=True):
     logprobs: bool = False
 
 
-class Chorus:
-    """The choices of one answer while they are generated side by side: which are still speaking, and what they have
-    cost together. The prompt counts once."""
+class SharedAnswer:
+    """One answer whose choices are generated side by side: how many still run, and what they have cost together. The
+    prompt counts once."""
 
     def __init__(self, choices: int = 1) -> None:
-        self._singing = choices
+        self._running = choices
         self.usage = Usage(0)
         self.opened = False
         self.documents: dict[int, dict[str, object]] = {}
 
     def end(self, usage: Usage) -> bool:
         """One choice is over; whether it was the last."""
-        self._singing -= 1
+        self._running -= 1
         total = self.usage
         self.usage = Usage(
             usage.prompt,
@@ -44,4 +44,4 @@ class Chorus:
             total.output + usage.output,
             total.reasoning + usage.reasoning,
         )
-        return self._singing == 0
+        return self._running == 0

@@ -55,7 +55,7 @@ _HONOURED = frozenset(
 _MOST_LOGPROBS = 20
 
 
-def decode(body: bytes, headers: Mapping[str, str], *, limits: Limits | None = None) -> Inbound:
+def decode(body: bytes, headers: Mapping[str, str], *, limits: Limits | None = None) -> Inbound[Echo]:
     """Decode `POST /v1/chat/completions`. Header names are lower case."""
     return _Request(Fields(body, limits or Limits()), headers).inbound()
 
@@ -69,7 +69,7 @@ class _Request:
         self.limits = fields.limits
         self.notes = fields.notes
 
-    def inbound(self) -> Inbound:
+    def inbound(self) -> Inbound[Echo]:
         model = self.fields.model()
         wires = self.fields.get("messages")
         if not isinstance(wires, list) or not wires:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from turnwire.protocols.chat.echo import Chorus, Echo
+from turnwire.protocols.chat.echo import Echo, SharedAnswer
 from turnwire.protocols.chat.errors import error_object
 from turnwire.protocols.chat.vocabulary import (
     BLOCK_BREAK,
@@ -21,7 +21,7 @@ from turnwire.protocols.chat.vocabulary import (
     seal_detail,
     usage_object,
 )
-from turnwire.protocols.sse import frame, one_line, quoted
+from turnwire.protocols.framing import SSE, Framing, json_line, quoted
 from turnwire.protocols.wire import TurnFacts, TurnFailure
 from turnwire.turns import (
     BlockClosed,
@@ -38,19 +38,28 @@ from turnwire.turns import (
 __all__ = ["StreamEncoder"]
 
 _encode = msgspec.json.Encoder().encode
-_KEEPALIVE = b": keep-alive\n\n"
-_DONE = b"data: [DONE]\n\n"
 
 
 class StreamEncoder:
-    """See wire.Encoder. `choice` is this turn's place among the `chorus` of choices that share the answer."""
+    """See wire.Encoder. `choice` is this turn's place among the choices that share the answer; `framing` is how chunks
+    are told apart on the connection."""
 
     media_type = "text/event-stream"
+    streams = True
 
-    def __init__(self, facts: TurnFacts, echo: object = None, *, choice: int = 0, chorus: Chorus | None = None) -> None:
+    def __init__(
+        self,
+        facts: TurnFacts,
+        echo: Echo | None = None,
+        *,
+        choice: int = 0,
+        shared: SharedAnswer | None = None,
+        framing: Framing = SSE,
+    ) -> None:
         self._facts = facts
-        self._echo = echo if isinstance(echo, Echo) else Echo()
-        self._chorus = chorus or Chorus()
+        self._echo = echo or Echo()
+        self._shared = shared or SharedAnswer()
+        self._framing = framing
         self._choice = choice
         self._usage = Usage(0)
         self._calls: dict[int, int] = {}
@@ -65,9 +74,9 @@ class StreamEncoder:
             "created": facts.created,
             "model": facts.model,
         }
-        self._common = one_line(_encode(common))[:-1]
-        self._head = b"data: " + self._common + b',"choices":[{"index":%d,"delta":' % choice
-        self._tail = b',"finish_reason":null}]}\n\n'
+        self._common = framing.data + json_line(common)[:-1]
+        self._head = self._common + b',"choices":[{"index":%d,"delta":' % choice
+        self._tail = b',"finish_reason":null}]}' + framing.end
 
     def start(self, usage: Usage) -> bytes:
         self._usage = usage
@@ -92,10 +101,10 @@ class StreamEncoder:
         return b"".join(out)
 
     def keepalive(self) -> bytes:
-        return _KEEPALIVE
+        return self._framing.keepalive
 
     def fail(self, failure: TurnFailure) -> bytes:
-        return b"data: " + one_line(_encode(error_object(failure))) + b"\n\n"
+        return self._framing.unnamed(error_object(failure))
 
     # --------------------------------------------------------------------------------------------------- the events
 
@@ -144,7 +153,7 @@ class StreamEncoder:
         if self._echo.dispatch == "delta":
             out.append(self._chunk({**fragment, name: body}))
         else:
-            out.append(frame(name, body))
+            out.append(self._framing.event(name, body))
 
     def _sealed(self, event: SealCarried, out: list[bytes]) -> None:
         # Of use only where a thought came before: clients keep the list with the message's reasoning.
@@ -158,7 +167,7 @@ class StreamEncoder:
     def _scored(self, event: TokensScored, out: list[bytes]) -> None:
         if self._echo.logprobs:
             content = [score_object(token, logprob, top) for token, logprob, top in event.tokens]
-            logprobs = b',"logprobs":' + one_line(_encode({"content": content, "refusal": None}))
+            logprobs = b',"logprobs":' + json_line({"content": content, "refusal": None})
             out.append(self._head + b"{}" + logprobs + self._tail)
 
     def _used(self, event: Usage, out: list[bytes]) -> None:
@@ -166,15 +175,15 @@ class StreamEncoder:
 
     def _finished(self, event: Finished, out: list[bytes]) -> None:
         reason = _encode(finish_reason(event.reason))
-        out.append(self._head + b'{},"finish_reason":' + reason + b"}]}\n\n")
-        if self._chorus.end(self._usage):
+        out.append(self._head + b'{},"finish_reason":' + reason + b"}]}" + self._framing.end)
+        if self._shared.end(self._usage):
             if self._echo.usage:
-                usage = _encode(usage_object(self._chorus.usage))
-                out.append(b"data: " + self._common + b',"choices":[],"usage":' + usage + b"}\n\n")
-            out.append(_DONE)
+                usage = _encode(usage_object(self._shared.usage))
+                out.append(self._common + b',"choices":[],"usage":' + usage + b"}" + self._framing.end)
+            out.append(self._framing.done)
 
     def _chunk(self, delta: dict[str, object]) -> bytes:
-        return self._head + one_line(_encode(delta)) + self._tail
+        return self._head + json_line(delta) + self._tail
 
     def _first(self, index: int, text: str) -> str:
         """A block's first text. The API joins all thoughts and all prose of a turn; a break keeps them apart."""

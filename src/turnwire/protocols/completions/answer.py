@@ -14,16 +14,16 @@ import msgspec
 from turnwire.protocols.chat.errors import error_object
 from turnwire.protocols.chat.vocabulary import finish_reason, usage_object
 from turnwire.protocols.completions.request import Asked
-from turnwire.protocols.sse import one_line
+from turnwire.protocols.framing import SSE, Framing
 from turnwire.protocols.wire import TurnFacts, TurnFailure
 from turnwire.turns import BlockDelta, Event, Finished, TokensScored, Usage
 
-__all__ = ["DocumentEncoder", "Gathering", "StreamEncoder"]
+__all__ = ["DocumentEncoder", "SharedAnswer", "StreamEncoder"]
 
 _encode = msgspec.json.Encoder().encode
 
 
-class Gathering:
+class SharedAnswer:
     """One request's answer while its generations run side by side."""
 
     def __init__(self, facts: TurnFacts, asked: Asked) -> None:
@@ -72,11 +72,13 @@ class StreamEncoder:
     """See wire.Encoder. `index` is this generation's place among the answers; `prompt` its text, for `echo`."""
 
     media_type = "text/event-stream"
+    streams = True
 
-    def __init__(self, gathering: Gathering, index: int, prompt: str) -> None:
-        self._gathering = gathering
+    def __init__(self, shared: SharedAnswer, index: int, prompt: str, *, framing: Framing = SSE) -> None:
+        self._framing = framing
+        self._shared = shared
         self._index = index
-        self._echoed = prompt if gathering.asked.echo else ""
+        self._echoed = prompt if shared.asked.echo else ""
         self._scores = _Scores(len(self._echoed))
         self._usage = Usage(0)
 
@@ -87,43 +89,44 @@ class StreamEncoder:
     def feed(self, events: Sequence[Event]) -> bytes:
         text = "".join(event.text for event in events if isinstance(event, BlockDelta))
         scored = [event for event in events if isinstance(event, TokensScored)]
-        wanted = scored and self._gathering.asked.sampling.logprobs is not None
+        wanted = scored and self._shared.asked.sampling.logprobs is not None
         out = [self._chunk(text, self._scores.object(scored) if wanted else None)] if text or wanted else []
         for event in events:
             if isinstance(event, Usage):
                 self._usage = event
             elif isinstance(event, Finished):
                 out.append(self._chunk("", finish=finish_reason(event.reason)))
-                if self._gathering.end(self._index, self._usage):
+                if self._shared.end(self._index, self._usage):
                     out.append(self._end())
         return b"".join(out)
 
     def keepalive(self) -> bytes:
-        return b": keep-alive\n\n"
+        return self._framing.keepalive
 
     def fail(self, failure: TurnFailure) -> bytes:
-        return _data(error_object(failure))
+        return self._framing.unnamed(error_object(failure))
 
     def _end(self) -> bytes:
-        gathering, tail = self._gathering, b"data: [DONE]\n\n"
-        if gathering.asked.usage:
-            tail = _data({**gathering.common, "choices": [], "usage": usage_object(gathering.usage)}) + tail
-        return tail
+        shared, framing = self._shared, self._framing
+        if not shared.asked.usage:
+            return framing.done
+        return framing.unnamed({**shared.common, "choices": [], "usage": usage_object(shared.usage)}) + framing.done
 
     def _chunk(self, text: str, logprobs: dict[str, Any] | None = None, finish: str | None = None) -> bytes:
         choice = {"index": self._index, "text": text, "logprobs": logprobs, "finish_reason": finish}
-        return _data({**self._gathering.common, "choices": [choice]})
+        return self._framing.unnamed({**self._shared.common, "choices": [choice]})
 
 
 class DocumentEncoder:
     """See wire.Encoder; the same events, folded into one object."""
 
     media_type = "application/json"
+    streams = False
 
-    def __init__(self, gathering: Gathering, index: int, prompt: str) -> None:
-        self._gathering = gathering
+    def __init__(self, shared: SharedAnswer, index: int, prompt: str) -> None:
+        self._shared = shared
         self._index = index
-        self._text = [prompt] if gathering.asked.echo else []
+        self._text = [prompt] if shared.asked.echo else []
         self._scored: list[TokensScored] = []
         self._usage = Usage(0)
 
@@ -149,21 +152,17 @@ class DocumentEncoder:
         return b""
 
     def _finished(self, event: Finished) -> bytes:
-        gathering = self._gathering
+        shared = self._shared
         logprobs = None
-        if gathering.asked.sampling.logprobs is not None:
-            logprobs = _Scores(len(self._text[0]) if gathering.asked.echo else 0).object(self._scored)
-        gathering.choices[self._index] = {
+        if shared.asked.sampling.logprobs is not None:
+            logprobs = _Scores(len(self._text[0]) if shared.asked.echo else 0).object(self._scored)
+        shared.choices[self._index] = {
             "index": self._index,
             "text": "".join(self._text),
             "logprobs": logprobs,
             "finish_reason": finish_reason(event.reason),
         }
-        if not gathering.end(self._index, self._usage):
+        if not shared.end(self._index, self._usage):
             return b""
-        choices = [choice for _, choice in sorted(gathering.choices.items())]
-        return _encode({**gathering.common, "choices": choices, "usage": usage_object(gathering.usage)})
-
-
-def _data(value: object) -> bytes:
-    return b"data: " + one_line(_encode(value)) + b"\n\n"
+        choices = [choice for _, choice in sorted(shared.choices.items())]
+        return _encode({**shared.common, "choices": choices, "usage": usage_object(shared.usage)})

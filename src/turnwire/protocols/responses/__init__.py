@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from turnwire.protocols.framing import SSE, Framing
 from turnwire.protocols.responses.compacting import CompactedEncoder, CompactionStreamEncoder
 from turnwire.protocols.responses.compaction import SUMMARY_PROMPT, compaction_item, read_summary, summary_request
 from turnwire.protocols.responses.conformance import check_document, check_events, parse_stream
@@ -24,7 +25,7 @@ from turnwire.protocols.responses.request import (
 from turnwire.protocols.responses.stored import ResponseStore, Stored, StoredResponse, history, item_page, with_ids
 from turnwire.protocols.responses.stream import DocumentEncoder, StreamEncoder, response_id
 from turnwire.protocols.responses.tools import Origin, Toolbox
-from turnwire.protocols.wire import Encoder, ErrorReply, Inbound, TurnFacts, TurnFailure
+from turnwire.protocols.wire import ErrorReply, Inbound, TurnFacts, TurnFailure
 from turnwire.turns import Conversation, Usage
 
 __all__ = [
@@ -62,19 +63,16 @@ __all__ = [
 ]
 
 
-def stream_encoder(facts: TurnFacts, echo: object, *, now: Callable[[], float] | None = None) -> Encoder:
+def stream_encoder(
+    facts: TurnFacts, echo: Echo, *, now: Callable[[], float] | None = None, framing: Framing = SSE
+) -> StreamEncoder:
     """The encoder of a streaming answer."""
-    return _stream(facts, echo, now)
+    return (CompactionStreamEncoder if echo.compaction else StreamEncoder)(facts, echo, now=now, framing=framing)
 
 
-def document_encoder(facts: TurnFacts, echo: object, *, now: Callable[[], float] | None = None) -> Encoder:
+def document_encoder(facts: TurnFacts, echo: Echo, *, now: Callable[[], float] | None = None) -> DocumentEncoder:
     """The encoder of an answer in one piece."""
-    return DocumentEncoder(_stream(facts, echo, now))
-
-
-def _stream(facts: TurnFacts, echo: object, now: Callable[[], float] | None) -> StreamEncoder:
-    assert isinstance(echo, Echo)
-    return (CompactionStreamEncoder if echo.compaction else StreamEncoder)(facts, echo, now=now)
+    return DocumentEncoder(stream_encoder(facts, echo, now=now))
 
 
 def early_refusal(failure: TurnFailure, headers: Mapping[str, str]) -> ErrorReply:
@@ -90,11 +88,11 @@ def early_refusal(failure: TurnFailure, headers: Mapping[str, str]) -> ErrorRepl
     return error_reply(failure)
 
 
-def refusal(failure: TurnFailure, inbound: Inbound, facts: TurnFacts) -> ErrorReply:
+def refusal(failure: TurnFailure, inbound: Inbound[Echo], facts: TurnFacts) -> ErrorReply:
     """A failure of a decoded request before the first byte of its answer. On a stream an overflow is a
     `response.failed` event, and so is a rate limit for Codex: only then do the clients compact, or wait."""
     echo = inbound.echo
-    if inbound.stream and isinstance(echo, Echo):
+    if inbound.stream:
         told = failure.kind == "context_overflow" or (failure.kind == "rate_limited" and echo.codex)
         if told:
             encoder = StreamEncoder(facts, echo)

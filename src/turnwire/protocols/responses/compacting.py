@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from turnwire.protocols.framing import SSE, Framing
 from turnwire.protocols.responses.compaction import compaction_item, kept_messages
 from turnwire.protocols.responses.echo import Echo
 from turnwire.protocols.responses.failures import error_reply
@@ -48,8 +49,10 @@ def _no_summary() -> TurnFailure:
 class CompactionStreamEncoder(StreamEncoder):
     """A stream whose only output is one compaction item."""
 
-    def __init__(self, facts: TurnFacts, echo: object, *, now: Callable[[], float] | None = None) -> None:
-        super().__init__(facts, echo, now=now)
+    def __init__(
+        self, facts: TurnFacts, echo: Echo, *, now: Callable[[], float] | None = None, framing: Framing = SSE
+    ) -> None:
+        super().__init__(facts, echo, now=now, framing=framing)
         self._summary = _Summary()
 
     def feed(self, events: Sequence[Event]) -> bytes:
@@ -58,12 +61,12 @@ class CompactionStreamEncoder(StreamEncoder):
             if isinstance(one, Usage):
                 super().feed((one,))
             elif isinstance(one, Finished):
-                out.append(self._end(one))
+                out.append(self._finish_summary(one))
             else:
                 self._summary.feed(one)
         return b"".join(out)
 
-    def _end(self, finished: Finished) -> bytes:
+    def _finish_summary(self, finished: Finished) -> bytes:
         text = self._summary.text
         if finished.reason in ("abort", "error"):
             return super().feed((finished,))
@@ -79,9 +82,9 @@ class CompactedEncoder:
     """The answer of `/responses/compact`: the user's messages that stay, then the compaction item."""
 
     media_type = "application/json"
+    streams = False
 
-    def __init__(self, facts: TurnFacts, echo: object) -> None:
-        assert isinstance(echo, Echo)
+    def __init__(self, facts: TurnFacts, echo: Echo) -> None:
         self._facts = facts
         self._echo = echo
         self._summary = _Summary()
@@ -95,7 +98,7 @@ class CompactedEncoder:
             if isinstance(one, Usage):
                 self._usage = one
             elif isinstance(one, Finished):
-                return self._end(one)
+                return self._finish_summary(one)
             else:
                 self._summary.feed(one)
         return b""
@@ -106,7 +109,7 @@ class CompactedEncoder:
     def fail(self, failure: TurnFailure) -> bytes:
         return error_reply(failure).body
 
-    def _end(self, finished: Finished) -> bytes:
+    def _finish_summary(self, finished: Finished) -> bytes:
         text = self._summary.text
         if not text or finished.reason in ("abort", "error"):
             # Nothing was sent yet, so the caller can still answer with a status.

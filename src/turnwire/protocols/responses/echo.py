@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from turnwire.protocols.framing import json_line
 from turnwire.protocols.responses.tools import Toolbox
 
 __all__ = ["Echo", "echoed_fields"]
@@ -75,7 +76,7 @@ def echoed_fields(request: Mapping[str, Any], model: str) -> bytes:
     for name in ("image", "access_programs"):
         if request.get(name) is not None:
             fields[name] = request[name]
-    return b"," + msgspec.json.encode(fields)[1:-1]
+    return b"," + json_line(fields)[1:-1]
 
 
 def _format(form: Any) -> dict[str, Any]:

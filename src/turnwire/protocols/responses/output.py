@@ -6,16 +6,18 @@ Promise: an item opens with its `added` event, every piece of text is JSON-encod
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from turnwire.protocols.framing import json_line, quoted
 from turnwire.protocols.responses.custom_input import CustomInput
 from turnwire.protocols.responses.tools import Origin
 
 __all__ = [
     "CustomCallItem",
     "FunctionCallItem",
+    "ItemEvent",
     "MessageItem",
     "OutputItem",
     "ReasoningItem",
@@ -25,33 +27,34 @@ __all__ = [
     "whole_item",
 ]
 
-encode = msgspec.json.Encoder().encode
-
 COMPLETED = b"completed"
 IN_PROGRESS = b"in_progress"
 
 
-def event(kind: bytes, members: bytes) -> bytes:
-    """A whole event but for its sequence number, which ends the frame."""
-    return b"event: %b\ndata: {%b" % (kind, _typed(kind, members))
+class ItemEvent(NamedTuple):
+    """An event's name and its JSON text, which lacks the sequence number and the closing brace."""
+
+    name: str
+    json: bytes
 
 
-def _typed(kind: bytes, members: bytes) -> bytes:
-    return b'"type":"%b",%b' % (kind, members)
+def event(name: str, members: bytes) -> ItemEvent:
+    """An event with these members."""
+    return ItemEvent(name, b'{"type":"%b",%b' % (name.encode(), members))
 
 
 class OutputItem(Protocol):
-    """An open item. `delta_head` starts the frame of each delta: the encoded text and the sequence number follow."""
+    """An open item. `delta_head` starts each of its deltas: the encoded text and the sequence number follow."""
 
-    delta_head: bytes
+    delta_head: ItemEvent
 
-    def opening(self) -> list[bytes]: ...
+    def opening(self) -> list[ItemEvent]: ...
 
     def delta(self, text: str) -> bytes:
         """The encoded text of the next delta; empty when there is nothing to send yet."""
         ...
 
-    def close(self, *, arguments: str = "", seal: str = "", status: bytes = COMPLETED) -> tuple[list[bytes], bytes]:
+    def close(self, *, arguments: str = "", seal: str = "", status: bytes = COMPLETED) -> tuple[list[ItemEvent], bytes]:
         """The closing events and the finished item."""
         ...
 
@@ -60,12 +63,12 @@ def _place(item_id: str, index: int) -> bytes:
     return b'"item_id":"%b","output_index":%d' % (item_id.encode(), index)
 
 
-def _added(index: int, item: bytes) -> bytes:
-    return event(b"response.output_item.added", b'"output_index":%d,"item":%b' % (index, item))
+def _added(index: int, item: bytes) -> ItemEvent:
+    return event("response.output_item.added", b'"output_index":%d,"item":%b' % (index, item))
 
 
-def _done(index: int, item: bytes) -> bytes:
-    return event(b"response.output_item.done", b'"output_index":%d,"item":%b' % (index, item))
+def _done(index: int, item: bytes) -> ItemEvent:
+    return event("response.output_item.done", b'"output_index":%d,"item":%b' % (index, item))
 
 
 class MessageItem:
@@ -78,26 +81,26 @@ class MessageItem:
         self._index = index
         self._place = _place(self._id, index) + b',"content_index":0'
         self._parts: list[bytes] = []
-        self.delta_head = event(b"response.output_text.delta", self._place + b',"logprobs":[],"delta":')
+        self.delta_head = event("response.output_text.delta", self._place + b',"logprobs":[],"delta":')
 
-    def opening(self) -> list[bytes]:
+    def opening(self) -> list[ItemEvent]:
         return [
             _added(self._index, self._item(IN_PROGRESS, b"")),
-            event(b"response.content_part.added", self._place + b',"part":' + _text_part(b'""')),
+            event("response.content_part.added", self._place + b',"part":' + _text_part(b'""')),
         ]
 
     def delta(self, text: str) -> bytes:
-        encoded = encode(text)
+        encoded = quoted(text)
         self._parts.append(encoded[1:-1])
         return encoded
 
-    def close(self, *, arguments: str = "", seal: str = "", status: bytes = COMPLETED) -> tuple[list[bytes], bytes]:
+    def close(self, *, arguments: str = "", seal: str = "", status: bytes = COMPLETED) -> tuple[list[ItemEvent], bytes]:
         text = b'"%b"' % b"".join(self._parts)
         part = _text_part(text)
         item = self._item(status, part)
         return [
-            event(b"response.output_text.done", self._place + b',"logprobs":[],"text":' + text),
-            event(b"response.content_part.done", self._place + b',"part":' + part),
+            event("response.output_text.done", self._place + b',"logprobs":[],"text":' + text),
+            event("response.content_part.done", self._place + b',"part":' + part),
             _done(self._index, item),
         ], item
 
@@ -124,24 +127,24 @@ class ReasoningItem:
         self._visible = visible
         self._place = _place(self._id, index) + b',"summary_index":0'
         self._parts: list[bytes] = []
-        self.delta_head = event(b"response.reasoning_summary_text.delta", self._place + b',"delta":')
+        self.delta_head = event("response.reasoning_summary_text.delta", self._place + b',"delta":')
 
-    def opening(self) -> list[bytes]:
+    def opening(self) -> list[ItemEvent]:
         added = _added(self._index, _reasoning(self._id, b"", b"null", IN_PROGRESS))
         if not self._visible:
             return [added]
         part = self._place + b',"part":' + _summary_part(b'""')
-        return [added, event(b"response.reasoning_summary_part.added", part)]
+        return [added, event("response.reasoning_summary_part.added", part)]
 
     def delta(self, text: str) -> bytes:
         if not self._visible:
             return b""
-        encoded = encode(text)
+        encoded = quoted(text)
         self._parts.append(encoded[1:-1])
         return encoded
 
-    def close(self, *, arguments: str = "", seal: str = "", status: bytes = COMPLETED) -> tuple[list[bytes], bytes]:
-        carried = encode(seal or None)
+    def close(self, *, arguments: str = "", seal: str = "", status: bytes = COMPLETED) -> tuple[list[ItemEvent], bytes]:
+        carried = quoted(seal) if seal else b"null"
         if not self._visible:
             item = _reasoning(self._id, b"", carried, status)
             return [_done(self._index, item)], item
@@ -149,8 +152,8 @@ class ReasoningItem:
         part = _summary_part(text)
         item = _reasoning(self._id, part, carried, status)
         return [
-            event(b"response.reasoning_summary_text.done", self._place + b',"text":' + text),
-            event(b"response.reasoning_summary_part.done", self._place + b',"part":' + part),
+            event("response.reasoning_summary_text.done", self._place + b',"text":' + text),
+            event("response.reasoning_summary_part.done", self._place + b',"part":' + part),
             _done(self._index, item),
         ], item
 
@@ -168,10 +171,10 @@ def _reasoning(item_id: str, summary: bytes, carried: bytes, status: bytes) -> b
     )
 
 
-def carrier_item(turn_id: str, index: int, seal: str) -> tuple[list[bytes], bytes]:
+def carrier_item(turn_id: str, index: int, seal: str) -> tuple[list[ItemEvent], bytes]:
     """A reasoning item without a thought: it only carries the seal of what came after the last one."""
     item_id = f"rs_{turn_id}_{index}"
-    item = _reasoning(item_id, b"", encode(seal), COMPLETED)
+    item = _reasoning(item_id, b"", quoted(seal), COMPLETED)
     return [_added(index, _reasoning(item_id, b"", b"null", IN_PROGRESS)), _done(index, item)], item
 
 
@@ -184,27 +187,27 @@ class FunctionCallItem:
         item_id = f"fc_{turn_id}_{index}"
         self._index = index
         self._place = _place(item_id, index)
-        self._name = encode(origin.name)
-        space = b',"namespace":' + encode(origin.namespace) if origin.namespace else b""
+        self._name = quoted(origin.name)
+        space = b',"namespace":' + quoted(origin.namespace) if origin.namespace else b""
         self._head = b'{"id":"%b","type":"function_call","call_id":%b,"name":%b%b,"arguments":' % (
             item_id.encode(),
-            encode(call_id),
+            quoted(call_id),
             self._name,
             space,
         )
-        self.delta_head = event(b"response.function_call_arguments.delta", self._place + b',"delta":')
+        self.delta_head = event("response.function_call_arguments.delta", self._place + b',"delta":')
 
-    def opening(self) -> list[bytes]:
+    def opening(self) -> list[ItemEvent]:
         return [_added(self._index, self._item(b'""', IN_PROGRESS))]
 
     def delta(self, text: str) -> bytes:
-        return encode(text)
+        return quoted(text)
 
-    def close(self, *, arguments: str = "", seal: str = "", status: bytes = COMPLETED) -> tuple[list[bytes], bytes]:
-        encoded = encode(arguments)
+    def close(self, *, arguments: str = "", seal: str = "", status: bytes = COMPLETED) -> tuple[list[ItemEvent], bytes]:
+        encoded = quoted(arguments)
         item = self._item(encoded, status)
         done = self._place + b',"name":%b,"arguments":%b' % (self._name, encoded)
-        return [event(b"response.function_call_arguments.done", done), _done(self._index, item)], item
+        return [event("response.function_call_arguments.done", done), _done(self._index, item)], item
 
     def _item(self, arguments: bytes, status: bytes) -> bytes:
         return b'%b%b,"status":"%b"}' % (self._head, arguments, status)
@@ -221,30 +224,30 @@ class CustomCallItem:
         self._place = _place(item_id, index)
         self._input = CustomInput()
         self._received = 0
-        space = b',"namespace":' + encode(origin.namespace) if origin.namespace else b""
+        space = b',"namespace":' + quoted(origin.namespace) if origin.namespace else b""
         self._head = b'{"id":"%b","type":"custom_tool_call","call_id":%b,"name":%b%b,"input":' % (
             item_id.encode(),
-            encode(call_id),
-            encode(origin.name),
+            quoted(call_id),
+            quoted(origin.name),
             space,
         )
-        self.delta_head = event(b"response.custom_tool_call_input.delta", self._place + b',"delta":')
+        self.delta_head = event("response.custom_tool_call_input.delta", self._place + b',"delta":')
 
-    def opening(self) -> list[bytes]:
+    def opening(self) -> list[ItemEvent]:
         return [_added(self._index, self._item(b'""', IN_PROGRESS))]
 
     def delta(self, text: str) -> bytes:
         self._received += len(text)
         piece = self._input.feed(text)
-        return encode(piece) if piece else b""
+        return quoted(piece) if piece else b""
 
-    def close(self, *, arguments: str = "", seal: str = "", status: bytes = COMPLETED) -> tuple[list[bytes], bytes]:
+    def close(self, *, arguments: str = "", seal: str = "", status: bytes = COMPLETED) -> tuple[list[ItemEvent], bytes]:
         piece = self._input.feed(arguments[self._received :])
         last, whole = self._input.finish()
-        encoded = encode(whole)
+        encoded = quoted(whole)
         item = self._item(encoded, status)
-        events = [self.delta_head + encode(piece + last)] if piece or last else []
-        events.append(event(b"response.custom_tool_call_input.done", self._place + b',"input":' + encoded))
+        events = [self.delta_head._replace(json=self.delta_head.json + quoted(piece + last))] if piece or last else []
+        events.append(event("response.custom_tool_call_input.done", self._place + b',"input":' + encoded))
         events.append(_done(self._index, item))
         return events, item
 
@@ -262,18 +265,18 @@ class SearchCallItem:
         self._head = b'{"id":"tsc_%b_%d","type":"tool_search_call","call_id":%b,"execution":"client","arguments":' % (
             turn_id.encode(),
             index,
-            encode(call_id),
+            quoted(call_id),
         )
-        self.delta_head = b""
+        self.delta_head = ItemEvent("", b"")
 
-    def opening(self) -> list[bytes]:
+    def opening(self) -> list[ItemEvent]:
         return [_added(self._index, self._item(b"{}", IN_PROGRESS))]
 
     def delta(self, text: str) -> bytes:
         return b""
 
-    def close(self, *, arguments: str = "", seal: str = "", status: bytes = COMPLETED) -> tuple[list[bytes], bytes]:
-        item = self._item(encode(_value(arguments)), status)
+    def close(self, *, arguments: str = "", seal: str = "", status: bytes = COMPLETED) -> tuple[list[ItemEvent], bytes]:
+        item = self._item(json_line(_value(arguments)), status)
         return [_done(self._index, item)], item
 
     def _item(self, arguments: bytes, status: bytes) -> bytes:
@@ -287,7 +290,7 @@ def _value(arguments: str) -> Any:
         return arguments
 
 
-def whole_item(index: int, item: dict[str, Any]) -> tuple[list[bytes], bytes]:
+def whole_item(index: int, item: dict[str, Any]) -> tuple[list[ItemEvent], bytes]:
     """An item that is known whole: added and done at once."""
-    encoded = encode(item)
+    encoded = json_line(item)
     return [_added(index, encoded), _done(index, encoded)], encoded

@@ -140,14 +140,14 @@ def read_fields(fields: dict[str, Any], notes: tuple[Note, ...] = (), limits: Li
 
 def decode(
     body: bytes, headers: Mapping[str, str], *, stored: Stored | None = None, limits: Limits = DEFAULT_LIMITS
-) -> Inbound:
+) -> Inbound[Echo]:
     """A request's conversation and echo; header names are lower case."""
     return decode_request(read_request(body, limits), headers, stored=stored, limits=limits)
 
 
 def decode_request(
     request: RequestBody, headers: Mapping[str, str], *, stored: Stored | None = None, limits: Limits = DEFAULT_LIMITS
-) -> Inbound:
+) -> Inbound[Echo]:
     """The same for a body that was read before; `stored` holds what its references name."""
     fields = request.fields
     notes = [*request.notes, *_unused(fields)]

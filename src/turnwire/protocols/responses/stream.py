@@ -12,11 +12,13 @@ from typing import Any
 
 import msgspec
 
+from turnwire.protocols.framing import SSE, Framing, json_line
 from turnwire.protocols.responses.echo import Echo
 from turnwire.protocols.responses.failures import failed_error
 from turnwire.protocols.responses.output import (
     CustomCallItem,
     FunctionCallItem,
+    ItemEvent,
     MessageItem,
     OutputItem,
     ReasoningItem,
@@ -39,8 +41,6 @@ from turnwire.turns import (
 )
 
 __all__ = ["DocumentEncoder", "StreamEncoder", "response_id", "usage_object"]
-
-encode = msgspec.json.Encoder().encode
 
 INCOMPLETE: dict[FinishReason, str] = {"length": "max_output_tokens", "content_filter": "content_filter"}
 CALL_ITEMS: Mapping[CallKind, Callable[[str, int, str, Origin], OutputItem]] = {
@@ -75,16 +75,21 @@ def _cut_short(events: Sequence[Event]) -> Event | None:
 
 
 class StreamEncoder:
-    """Encodes one turn as server-sent events. `now` gives the time for `completed_at` (null without it)."""
+    """Encodes one turn as a stream of events in the given framing. `now` gives the time for `completed_at` (null
+    without it)."""
 
     media_type = "text/event-stream"
+    streams = True
 
-    def __init__(self, facts: TurnFacts, echo: object, *, now: Callable[[], float] | None = None) -> None:
-        assert isinstance(echo, Echo)
+    def __init__(
+        self, facts: TurnFacts, echo: Echo, *, now: Callable[[], float] | None = None, framing: Framing = SSE
+    ) -> None:
+        self._framing = framing
+        self._end = b"}" + framing.end
         self._turn_id = facts.turn_id
         self._constant = echo.fields
         if facts.diagnostics is not None:
-            self._constant += b',"prompt_cache_diagnostics":' + encode(facts.diagnostics)
+            self._constant += b',"prompt_cache_diagnostics":' + json_line(facts.diagnostics)
         self._echo = echo
         self._now = now
         # The opening two events have the numbers 0 and 1, whenever they are asked for.
@@ -94,6 +99,7 @@ class StreamEncoder:
             facts.created,
         )
         self._open: OutputItem | None = None
+        self._delta_head = b""
         self._items: list[bytes] = []
         self._usage: Usage | None = None
         self._opening = self._response(b"in_progress")
@@ -107,17 +113,17 @@ class StreamEncoder:
 
     def start(self, usage: Usage) -> bytes:
         return b"".join(
-            event(kind, b'"response":%b,"sequence_number":%d}\n\n' % (self._opening, number))
-            for number, kind in enumerate((b"response.created", b"response.in_progress"))
+            self._numbered(event(name, b'"response":' + self._opening), number)
+            for number, name in enumerate(("response.created", "response.in_progress"))
         )
 
     def keepalive(self) -> bytes:
         # Codex counts only parsed events as life, and every client knows this one. Nothing follows the end.
-        return b"" if self.finished else self._frames([event(b"response.in_progress", b'"response":' + self._opening)])
+        return b"" if self.finished else self._frames([event("response.in_progress", b'"response":' + self._opening)])
 
     def feed(self, events: Sequence[Event]) -> bytes:
         out: list[bytes] = []
-        sequence = self._sequence
+        sequence, end = self._sequence, self._end
         cut = _cut_short(events)
         for one in events:
             if type(one) is BlockDelta:
@@ -126,7 +132,7 @@ class StreamEncoder:
                     continue
                 text = item.delta(one.text)
                 if text:
-                    out += (item.delta_head, text, b',"sequence_number":%d}\n\n' % sequence)
+                    out += (self._delta_head, text, b',"sequence_number":%d%b' % (sequence, end))
                     sequence += 1
                 continue
             self._sequence = sequence
@@ -137,8 +143,8 @@ class StreamEncoder:
 
     def fail(self, failure: TurnFailure) -> bytes:
         self.finished = True
-        self.document = self._response(b"failed", error=encode(failed_error(failure)))
-        return self._frames([event(b"response.failed", b'"response":' + self.document)])
+        self.document = self._response(b"failed", error=json_line(failed_error(failure)))
+        return self._frames([event("response.failed", b'"response":' + self.document)])
 
     def cancel(self) -> None:
         """The turn was called off: what is finished stays, nothing more is said."""
@@ -149,8 +155,9 @@ class StreamEncoder:
 
     def _other(self, one: Event, status: bytes) -> bytes:
         if isinstance(one, BlockOpened):
-            self._open = self._item(one)
-            return self._frames(self._open.opening())
+            item = self._open = self._item(one)
+            self._delta_head = self._framing.head(item.delta_head.name) + item.delta_head.json
+            return self._frames(item.opening())
         if isinstance(one, BlockClosed):
             return self._close(seal=one.seal, status=status)
         if isinstance(one, ToolCallClosed):
@@ -198,9 +205,9 @@ class StreamEncoder:
         reason = INCOMPLETE.get(finished.reason)
         if reason is None:
             self.document = self._response(b"completed")
-            return self._frames([event(b"response.completed", b'"response":' + self.document)])
-        self.document = self._response(b"incomplete", incomplete=encode({"reason": reason}))
-        return self._frames([event(b"response.incomplete", b'"response":' + self.document)])
+            return self._frames([event("response.completed", b'"response":' + self.document)])
+        self.document = self._response(b"incomplete", incomplete=json_line({"reason": reason}))
+        return self._frames([event("response.incomplete", b'"response":' + self.document)])
 
     def _response(self, status: bytes, *, error: bytes = b"null", incomplete: bytes = b"null") -> bytes:
         completed_at = b"%d" % self._now() if status == b"completed" and self._now is not None else b"null"
@@ -211,22 +218,24 @@ class StreamEncoder:
             error,
             incomplete,
             b",".join(self._items),
-            encode(usage_object(self._usage)) if self._usage is not None else b"null",
+            json_line(usage_object(self._usage)) if self._usage is not None else b"null",
             self._constant,
         )
 
-    def _frames(self, events: Sequence[bytes]) -> bytes:
-        out: list[bytes] = []
-        for one in events:
-            out += (one, b',"sequence_number":%d}\n\n' % self._sequence)
-            self._sequence += 1
-        return b"".join(out)
+    def _frames(self, events: Sequence[ItemEvent]) -> bytes:
+        first = self._sequence
+        self._sequence += len(events)
+        return b"".join(self._numbered(one, number) for number, one in enumerate(events, first))
+
+    def _numbered(self, one: ItemEvent, number: int) -> bytes:
+        return b'%b%b,"sequence_number":%d%b' % (self._framing.head(one.name), one.json, number, self._end)
 
 
 class DocumentEncoder:
     """Encodes one turn as a single response object: the one with which the given stream of the turn would end."""
 
     media_type = "application/json"
+    streams = False
 
     def __init__(self, stream: StreamEncoder) -> None:
         self._stream = stream
