@@ -412,3 +412,21 @@ def test_the_address_chooses_the_api() -> None:
         engine = create_engine(parse_spec(f"openai:{address}"), None)
         assert isinstance(engine, OpenAIEngine)
         assert engine._base == "https://host/v1"
+
+
+async def test_a_call_keeps_the_servers_id_unless_it_is_taken() -> None:
+    server = FakeChat(Line(text=""), ToyTokenizer())
+    server.deltas = [
+        {"tool_calls": [{"index": at, "id": name, "function": {"name": "ls", "arguments": "{}"}}]}
+        for at, name in enumerate(("call_new", "c1", "functions.ls:0", "call_new"))
+    ]
+    server.finish = "tool_calls"
+    engine = OpenAIEngine(await server.start())
+    try:
+        await engine.start()
+        steps = [step async for step in engine.generate(asking(HISTORY))]
+    finally:
+        await engine.close()
+        await server.stop()
+    events = [event for step in steps if isinstance(step, EventBatch) for event in step.events]
+    assert [event.call_id for event in events if isinstance(event, ToolCallClosed)] == ["call_new", "", "", ""]

@@ -22,6 +22,12 @@ _OPTIONS = (
     click.option(
         "--engine", help="embedded, scripted:FILE, vllm:URL, sglang:URL, trtllm:URL, llamacpp:URL, openai:URL."
     ),
+    click.option("--engine-key-env", metavar="NAME", help="Environment variable that holds the engine's API key."),
+    click.option("--engine-key-file", type=click.Path(), help="File that holds the engine's API key."),
+    click.option(
+        "--upstream-model",
+        help="The model's name at the engine, where it differs.  [default: --model, else its only one]",
+    ),
     click.option("--dialect", help="How the model writes; `auto` finds out and says why."),
     click.option("--reasoning", help="Another dialect's reasoning markers, combined with --dialect's tool calls."),
     click.option("--template", help="Chat template file (Jinja)."),

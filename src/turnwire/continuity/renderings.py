@@ -30,8 +30,8 @@ _RESPONSES: dict[Cause, str] = {
 
 def header(verdict: Verdict) -> str:
     """For `x-turnwire-prefix`: the state first, then what is known, in ASCII."""
-    if verdict.state == "first":
-        return "first"
+    if verdict.state in ("first", "unseen"):
+        return verdict.state
     parts = [verdict.state, f"shared={verdict.shared}", f"of={verdict.expected}"]
     if verdict.state == "broken":
         if verdict.section is not None:
@@ -44,6 +44,8 @@ def sentence(verdict: Verdict) -> str:
     """For the log and the console."""
     if verdict.state == "first":
         return "the first turn of its session here"
+    if verdict.state == "unseen":
+        return "the model's own server writes the prompt, so its prefix cannot be seen from here"
     if verdict.state == "held":
         return f"the prefix held: {verdict.shared} tokens"
     words = verdict.words
@@ -75,7 +77,7 @@ def responses_diagnostics(verdict: Verdict) -> dict[str, Any]:
     """The `prompt_cache_diagnostics` object of a Responses answer."""
     if not verdict.found:
         return {"type": "comparison_response_not_found"}
-    if verdict.state == "first":
+    if verdict.state in ("first", "unseen"):
         return {"type": "unavailable"}
     if verdict.state == "held":
         return {"type": "cache_hit"}

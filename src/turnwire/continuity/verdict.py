@@ -99,11 +99,12 @@ assert set(CAUSES) == set(get_args(Cause))
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The comparison of a prompt with the session's previous prompt and output.
 
-    `first`: nothing to compare with. `held`: the prompt starts with all of it, or is all contained in it. `broken`:
+    `first`: nothing to compare with. `unseen`: the prompt is written by the model's own server, so there are no tokens
+    to compare. `held`: the prompt starts with all of it, or is all contained in it. `broken`:
     they differ from token `shared` on, which lies in the named section of the prompt. `expected` is how many tokens
     there were to share. `found` is false where the request named a turn to compare with that is not remembered."""
 
-    state: Literal["first", "held", "broken"]
+    state: Literal["first", "unseen", "held", "broken"]
     shared: int = 0
     expected: int = 0
     section: str | None = None

@@ -12,13 +12,18 @@ import msgspec
 
 from turnwire.engines.interface import EngineError
 
-__all__ = ["Kind", "failure", "refusal"]
+__all__ = ["KeyRefused", "Kind", "failure", "refusal"]
 
 Kind: TypeAlias = Literal[
     "unreachable", "disconnected", "overloaded", "context_overflow", "invalid_request", "timeout", "internal"
 ]
 
 _LONGEST = 600
+
+
+class KeyRefused(EngineError):
+    """The engine wants an API key, or another one. No other try makes sense until the operator gives it."""
+
 
 _WORDINGS: tuple[tuple[str, Kind], ...] = (
     # vLLM, and most OpenAI-compatible servers
@@ -86,8 +91,10 @@ def failure(engine: str, said: str, *, status: int = 500, retry_after: float | N
     said = " ".join(said.split())[:_LONGEST]
     lowered = said.lower()
     if status in (401, 403):
-        return EngineError(
-            "internal", f"{engine} refuses our key (HTTP {status}); set the engine's API key. It says: {said}"
+        return KeyRefused(
+            "internal",
+            f"{engine} refuses our key (HTTP {status}); give its API key with --engine-key-env NAME or "
+            f"--engine-key-file FILE. It says: {said}",
         )
     kind: Kind = _STATUS.get(status, "internal")
     for wording, meaning in _WORDINGS:

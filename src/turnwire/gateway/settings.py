@@ -29,6 +29,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     model: str | None = None
     alias: tuple[str, ...] = ()
     engine: str = "embedded"
+    engine_key_env: str | None = None
+    engine_key_file: str | None = None
+    upstream_model: str | None = None
     dialect: str = "auto"
     reasoning: str | None = None
     template: str | None = None

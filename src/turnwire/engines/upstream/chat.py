@@ -12,7 +12,7 @@ from typing import Any, Literal
 import aiohttp
 import msgspec
 
-from turnwire.engines.failures import failure
+from turnwire.engines.failures import KeyRefused, failure
 from turnwire.engines.http.completions import Usage, failed_with
 from turnwire.engines.http.engine import Call, HTTPEngine, Reading
 from turnwire.engines.interface import (
@@ -27,7 +27,7 @@ from turnwire.engines.interface import (
 )
 from turnwire.engines.upstream.chat_body import chat_body
 from turnwire.engines.upstream.events import BlockWriter
-from turnwire.turns import FinishReason
+from turnwire.turns import Conversation, FinishReason
 
 __all__ = ["ChatReading", "OpenAIEngine"]
 
@@ -101,11 +101,12 @@ class ChatReading(Reading):
         prompt_tokens: int,
         mode: Literal["events", "text"],
         learn: Callable[[str], None] | None = None,
+        conversation: Conversation | None = None,
     ) -> None:
         self._engine = engine
         self._prompt = prompt_tokens
         self._raw = mode == "text"
-        self._blocks = BlockWriter()
+        self._blocks = BlockWriter(conversation)
         self._texts: list[str] = []
         self._logprobs: list[TokenLogprob] = []
         self._calls = 0
@@ -218,10 +219,22 @@ class _Model(msgspec.Struct):
     id: str
     max_model_len: int | None = None
     context_length: int | None = None
+    context_window: int | None = None
+    max_input_tokens: int | None = None
+
+    @property
+    def window(self) -> int | None:
+        """The context length, under whichever name this server tells it."""
+        return self.max_model_len or self.context_length or self.context_window or self.max_input_tokens
 
 
 class _Models(msgspec.Struct):
     data: list[_Model]
+
+
+def _names(models: Sequence[_Model], most: int = 20) -> str:
+    more = f" and {len(models) - most} more" if len(models) > most else ""
+    return ", ".join(model.id for model in models[:most]) + more
 
 
 class _Embedding(msgspec.Struct):
@@ -260,27 +273,38 @@ class OpenAIEngine(HTTPEngine):
         )
 
     async def _discover(self) -> EngineInfo:
-        listed = await self._maybe("/models", _Models)
-        warnings = []
-        models = listed.data if listed else []
+        models, warnings = await self._listed()
         known = next((model for model in models if model.id == self._model), None)
-        if self._model is None and models:
+        if self._model is None:
+            if len(models) > 1:
+                raise EngineError(
+                    "invalid_request", f"it serves several models; name one with --model: {_names(models)}"
+                )
+            if not models:
+                raise EngineError("invalid_request", f"{warnings[0]}; name the model with --model")
             known = models[0]
             self._model = known.id
         elif models and known is None:
-            names = ", ".join(model.id for model in models[:5])
-            warnings.append(f"the upstream server does not list the model {self._model!r} but {names}")
-        if self._model is None:
-            warnings.append("the upstream server lists no models: clients' model names are passed on as they are")
-        self._window = (known.max_model_len or known.context_length) if known else None
+            warnings.append(f"the upstream server does not list the model {self._model!r} but {_names(models)}")
+        self._window = known.window if known else None
         return EngineInfo(name="openai", model=self._model, window=self._window, warnings=tuple(warnings))
+
+    async def _listed(self) -> tuple[list[_Model], list[str]]:
+        """The models that the server lists, and what it said where it lists none. A refused key is an error."""
+        try:
+            models = (await self._ask("/models", _Models)).data
+        except EngineError as error:
+            if error.kind == "unreachable" or isinstance(error, KeyRefused):
+                raise
+            return [], [f"the upstream server does not list its models ({error.message})"]
+        return models, [] if models else ["the upstream server lists no models"]
 
     def _call(self, request: GenerateRequest) -> Call:
         body, notes = chat_body(request, self._model, self._reasoning_field)
         return Call("/chat/completions", body, tuple(notes))
 
     def _reading(self, request: GenerateRequest) -> Reading:
-        return ChatReading(self.name, len(request.prompt_ids), self._mode, self._learn)
+        return ChatReading(self.name, len(request.prompt_ids), self._mode, self._learn, request.conversation)
 
     def _learn(self, reasoning_field: str) -> None:
         """Thoughts go back under the name under which they came."""

@@ -1,23 +1,45 @@
 """Structured deltas of an upstream server as the ordered events of a turn.
 
 Promise: blocks open once and close once, in the order their first delta came; argument text is passed on as it arrives
-and checked as JSON when its call closes; deltas are never looked into for markup.
+and checked as JSON when its call closes; deltas are never looked into for markup. A call keeps the server's id, unless
+that id is taken in the conversation or is no word that every API can carry.
 """
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from turnwire.engines.interface import EngineError
-from turnwire.turns import BlockClosed, BlockDelta, BlockKind, BlockOpened, Event, ToolCallClosed
+from turnwire.turns import (
+    BlockClosed,
+    BlockDelta,
+    BlockKind,
+    BlockOpened,
+    Conversation,
+    Event,
+    ToolCallBlock,
+    ToolCallClosed,
+)
 
-__all__ = ["BlockWriter"]
+__all__ = ["BlockWriter", "call_ids"]
+
+_PORTABLE = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def call_ids(conversation: Conversation) -> set[str]:
+    """The ids of every call so far."""
+    return {
+        block.id for message in conversation.messages for block in message.blocks if isinstance(block, ToolCallBlock)
+    }
 
 
 class BlockWriter:
     """Writes events into `events`; the owner takes them out of there."""
 
-    def __init__(self) -> None:
+    def __init__(self, conversation: Conversation | None = None) -> None:
+        self._taken = call_ids(conversation) if conversation is not None else set()
         self.events: list[Event] = []
         self.called = False
         self._index = -1
@@ -45,6 +67,9 @@ class BlockWriter:
             if not name:
                 raise EngineError("internal", "the upstream server began a tool call without its name")
             self.close()
+            if call_id in self._taken or not _PORTABLE.fullmatch(call_id):
+                call_id = ""
+            self._taken.add(call_id)
             self._index += 1
             self._kind, self._key, self._name, self._call_id = "tool_call", key, name, call_id
             self.called = True

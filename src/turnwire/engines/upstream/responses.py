@@ -89,10 +89,10 @@ _TEXTS = {
 class ResponsesReading(Reading):
     """A Responses stream."""
 
-    def __init__(self, engine: str, prompt_tokens: int) -> None:
+    def __init__(self, engine: str, prompt_tokens: int, conversation: Conversation | None = None) -> None:
         self._engine = engine
         self._prompt = prompt_tokens
-        self._blocks = BlockWriter()
+        self._blocks = BlockWriter(conversation)
         self._told: set[int] = set()
 
     def feed(self, events: bytes) -> EventBatch | None:
@@ -272,4 +272,4 @@ class ResponsesEngine(OpenAIEngine):
         return Call("/responses", body, tuple(notes))
 
     def _reading(self, request: GenerateRequest) -> Reading:
-        return ResponsesReading(self.name, len(request.prompt_ids))
+        return ResponsesReading(self.name, len(request.prompt_ids), request.conversation)

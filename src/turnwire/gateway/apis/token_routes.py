@@ -51,6 +51,7 @@ class TokenRoutes:
             body = await self._body(request)
             inbound = anthropic.decode_count(body, headers_of(request.scope), limits=self._models.limits.wire)
             runtime = self._models.runtime_for(inbound.conversation.model)
+            _counted_here(runtime)
             prompt = await runtime.build(inbound.conversation, tenant_of(request.scope))
         except TurnFailure as failure:
             error = anthropic.error_reply(failure)
@@ -66,6 +67,7 @@ class TokenRoutes:
     def _tokenize(self, body: bytes) -> dict[str, object]:
         asked = msgspec.json.decode(body, type=_Tokenize)
         runtime = self._models.runtime_for(asked.model or "default")
+        _counted_here(runtime)
         ids = runtime.tokenizer.encode(asked.prompt if asked.prompt is not None else asked.text)
         answer: dict[str, object] = {"tokens": ids, "count": len(ids), "max_model_len": runtime.window}
         if asked.return_token_strs:
@@ -75,6 +77,7 @@ class TokenRoutes:
     def _detokenize(self, body: bytes) -> dict[str, object]:
         asked = msgspec.json.decode(body, type=_Detokenize)
         runtime = self._models.runtime_for(asked.model or "default")
+        _counted_here(runtime)
         if any(not 0 <= token < runtime.tokenizer.vocab_size for token in asked.tokens):
             raise TurnFailure("invalid_request", f"tokens: ids go from 0 to {runtime.tokenizer.vocab_size - 1}.")
         return {"prompt": runtime.tokenizer.decode(asked.tokens)}
@@ -92,3 +95,11 @@ class TokenRoutes:
             refused = anthropic.error_reply(failure)
             return Response(refused.body, refused.status, dict(refused.headers), refused.media_type)
         return Response(msgspec.json.encode(answer), media_type="application/json")
+
+
+def _counted_here(runtime: ModelRuntime) -> None:
+    """Refuse to count by a tokenizer that is not the model's; clients then estimate by themselves."""
+    if not runtime.writes_prompts:
+        raise TurnFailure(
+            "not_found", f"Tokens of {runtime.id} are counted by its own server only, in the usage of each answer."
+        )

@@ -6,6 +6,7 @@ Promise: what was chosen and why is logged; what cannot be used is an AssemblyEr
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ from turnwire.engines.pool.pool import PoolLimits, Worker, WorkerPool
 from turnwire.engines.scripted.script import ScriptError
 from turnwire.engines.spec import EngineSpec, SpecError, create_engine, parse_spec
 from turnwire.gateway.settings import Settings
+from turnwire.gateway.setup.engine_keys import EngineKeyError, engine_key
 from turnwire.gateway.setup.seal_keys import SealKeyError, seal_keys
 from turnwire.gateway.setup.sources import PromptSource, SourceError, find_source
 from turnwire.gateway.stores.turns_sqlite import SQLiteTurnStore
@@ -28,6 +30,7 @@ from turnwire.parsers import Dialect, UnknownDialect, detect, resolve
 from turnwire.profiles import Profile, ProfileError, load_book
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.policy import ReplayPolicy
+from turnwire.prompts.prompt import Tokenizer
 from turnwire.prompts.recall.seals import Sealer
 from turnwire.prompts.recall.store import MemoryTurnStore, TurnStore
 from turnwire.prompts.stability import StabilityOptions
@@ -61,7 +64,7 @@ async def assemble(settings: Settings, progress: Progress | None = None) -> Mode
         except BaseException:
             await engine.close()
             raise
-    except (SpecError, SourceError, UnknownDialect, SealKeyError, ProfileError, ScriptError) as error:
+    except (SpecError, SourceError, EngineKeyError, UnknownDialect, SealKeyError, ProfileError, ScriptError) as error:
         raise AssemblyError(str(error)) from None
     except EngineError as error:
         raise AssemblyError(f"The engine {settings.engine} cannot be used: {error.message}") from None
@@ -114,7 +117,7 @@ def _against(profile: Profile | None, info: EngineInfo) -> list[str]:
 
 def _model_id(settings: Settings, info: EngineInfo) -> str:
     """The id clients use: the operator's word, but never a path of this machine."""
-    if settings.model and not Path(settings.model).exists():
+    if settings.model and not _is_path(settings.model):
         return settings.model
     return info.model or (Path(settings.model).stem if settings.model else "turnwire")
 
@@ -132,23 +135,44 @@ async def _behind_prompts(specs: list[EngineSpec], settings: Settings, progress:
     """Engines that need the tokenizer before they start."""
     builtin = specs[0].kind in ("scripted", "openai")
     source = find_source(settings.model, tokenizer=settings.tokenizer, template=settings.template, builtin=builtin)
-    engines = [create_engine(spec, source.tokenizer, window=settings.window) for spec in specs]
-    pool = _pool(specs, engines, source, settings)
-    return pool, await pool.start(), source
+    return await _started(specs, source.tokenizer, source, settings)
 
 
 async def _before_prompts(specs: list[EngineSpec], settings: Settings, progress: Progress | None) -> Started:
     """Engines that say which model they serve, where the operator does not."""
     model = settings.model
     if model is None and settings.tokenizer is None:
-        scout = create_engine(specs[0], None)
+        scout = _engine(specs[0], None, settings)
         try:
             model = (await scout.start()).model
         finally:
             await scout.close()
     source = find_source(model, tokenizer=settings.tokenizer, template=settings.template, builtin=False)
-    pool = _pool(specs, [create_engine(spec, None, window=settings.window) for spec in specs], source, settings)
-    return pool, await pool.start(), source
+    return await _started(specs, None, source, settings)
+
+
+async def _started(
+    specs: list[EngineSpec], tokenizer: Tokenizer | None, source: PromptSource, settings: Settings
+) -> Started:
+    pool = _pool(specs, [_engine(spec, tokenizer, settings) for spec in specs], source, settings)
+    try:
+        return pool, await pool.start(), source
+    except BaseException:
+        await pool.close()
+        raise
+
+
+def _engine(spec: EngineSpec, tokenizer: Tokenizer | None, settings: Settings) -> Engine:
+    """The engine of a spec with its key, asked for the model by the name that its server knows."""
+    asked = settings.upstream_model
+    if asked is None and spec.kind in ("openai", "openai-raw") and not _is_path(settings.model):
+        asked = settings.model
+    key = engine_key(settings.engine_key_env, settings.engine_key_file, os.environ)
+    return create_engine(spec, tokenizer, model=asked, api_key=key, window=settings.window)
+
+
+def _is_path(model: str | None) -> bool:
+    return model is not None and Path(model).exists()
 
 
 async def _embedded(specs: list[EngineSpec], settings: Settings, progress: Progress | None) -> Started:

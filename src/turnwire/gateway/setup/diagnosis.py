@@ -13,9 +13,9 @@ from turnwire.gateway.door.keys import Keyring, KeysError
 from turnwire.gateway.settings import Settings
 from turnwire.gateway.setup.assembly import AssemblyError, assemble
 from turnwire.gateway.turns.runtime import ModelRuntime
-from turnwire.prompts.templates.traits import TemplateTraits
+from turnwire.prompts.templates.traits import KeptThought, TemplateTraits
 
-__all__ = ["Finding", "diagnose"]
+__all__ = ["Finding", "diagnose", "template_findings"]
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ async def diagnose(settings: Settings) -> list[Finding]:
     except AssemblyError as error:
         return [*findings, Finding("model", "error", str(error), "change what it says, then run doctor again")]
     try:
-        return [*findings, *await _engine(runtime), *_model(runtime), *_template(runtime.builder.traits)]
+        return [*findings, *await _engine(runtime), *_model(runtime), *template_findings(runtime.builder.traits)]
     finally:
         await runtime.engine.close()
 
@@ -82,8 +82,11 @@ def _model(runtime: ModelRuntime) -> list[Finding]:
     ]
 
 
-def _template(traits: TemplateTraits) -> list[Finding]:
+def template_findings(traits: TemplateTraits) -> list[Finding]:
+    """What the template does with tools and with the thoughts of earlier turns."""
     findings = []
+    kept: tuple[KeptThought, ...] = traits.kept_with_switch + traits.kept
+    every_turn: KeptThought = "text_before"
     if not traits.tools:
         findings.append(
             Finding("template", "warning", "the chat template shows no tools to the model", "use a template that does")
@@ -94,7 +97,7 @@ def _template(traits: TemplateTraits) -> list[Finding]:
         findings.append(Finding("template", "fine", f"keeps thoughts of: {', '.join(traits.kept) or 'no turn'}"))
         if traits.history_switch:
             findings.append(Finding("template", "fine", f"keeps all thoughts with {traits.history_switch}"))
-        elif traits.reasoning_field is None or "plain_before" not in traits.kept_with_switch + traits.kept:
+        elif traits.reasoning_field is None or every_turn not in kept:
             text = "drops thoughts of earlier user turns, so the prefix breaks at each new question"
             findings.append(
                 Finding(

@@ -74,7 +74,7 @@ def summary_of(passage: Passage) -> TurnSummary:
         turn_class=context.turn_class,
         finish=passage.finish,
         failure=outcome.failure.kind if outcome.failure else None,
-        prompt_tokens=len(passage.prompt.ids),
+        prompt_tokens=outcome.usage.prompt,
         cached_tokens=outcome.usage.cached,
         output_tokens=outcome.usage.output,
         reasoning_tokens=outcome.usage.reasoning,

@@ -84,7 +84,10 @@ class ModelRuntime:
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="prompt")
 
     async def build(self, conversation: Conversation, tenant: str) -> Prompt:
-        """The prompt of a conversation, with earlier turns replayed exactly where they can be recalled."""
+        """The prompt of a conversation, with earlier turns replayed exactly where they can be recalled; an empty one
+        where the engine's server writes it."""
+        if not self.writes_prompts:
+            return Prompt(ids=(), tail="")
         recall = TurnRecall(
             tokenizer=self.tokenizer,
             tenant=tenant,
@@ -113,6 +116,8 @@ class ModelRuntime:
         """The prompt, and whether it keeps the session's prefix."""
         conversation = inbound.conversation
         prompt = await self.build(conversation, tenant)
+        if not self.writes_prompts:
+            return prompt, Verdict(state="unseen")
         key = session_key(tenant, conversation)
         return prompt, self._tracker.compare(key, prompt, conversation, previous=inbound.previous_turn)
 
@@ -120,7 +125,7 @@ class ModelRuntime:
         """Keep what the next turn needs: its tokens to compare with, and the raw turn for clients that drop or rewrite
         parts of it. A session whose client says that this was its last turn is forgotten instead."""
         outcome = passage.outcome
-        if outcome is None:
+        if outcome is None or not self.writes_prompts:
             return
         conversation = passage.inbound.conversation
         key = session_key(passage.tenant, conversation)
@@ -150,6 +155,12 @@ class ModelRuntime:
         if self._sealer is None or self.engine.capabilities.yields != "tokens":
             return None
         return self._sealer.turn(turn_id, model=self.id, tenant=tenant, shape=witness, tail=tail)
+
+    @property
+    def writes_prompts(self) -> bool:
+        """Whether prompts are rendered and counted here. Where the engine reads conversations, its server does both,
+        and what our tokenizer would say of them is nobody's business."""
+        return self.engine.capabilities.yields != "events"
 
     @property
     def fetches(self) -> bool:

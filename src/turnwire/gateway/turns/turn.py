@@ -29,6 +29,7 @@ from turnwire.turns import (
     Finished,
     FinishReason,
     Note,
+    Sampling,
     SealCarried,
     TokensScored,
     ToolCallClosed,
@@ -116,21 +117,10 @@ class Turn:
         """What the engine is asked for: `max_tokens` clamped to what fits in the window. `prefill` is put into the
         model's mouth: it stands behind the prompt and counts as output."""
         conversation = self.passage.inbound.conversation
-        sampling = conversation.sampling
-        room = self.runtime.window - len(self.prompt.ids) - len(prefill)
-        if room <= 0:
-            raise TurnFailure(
-                "context_overflow",
-                f"The prompt has {len(self.prompt.ids)} tokens and the model's window is {self.runtime.window}.",
-                prompt_tokens=len(self.prompt.ids),
-                window=self.runtime.window,
-            )
-        wanted = sampling.max_tokens
-        sampling = msgspec.structs.replace(sampling, max_tokens=room if wanted is None else min(wanted, room))
         return GenerateRequest(
             prompt_ids=[*self.prompt.ids, *prefill] if prefill else self.prompt.ids,
             constraint=self._plan.constraint,
-            sampling=self.runtime.defaults_under(sampling),
+            sampling=self.runtime.defaults_under(self._bounded(conversation.sampling, len(prefill))),
             hints=Hints(
                 request_id=self.passage.turn_id,
                 session=conversation.context.session,
@@ -140,6 +130,22 @@ class Turn:
             conversation=conversation,
             stop_token_ids=self.runtime.stop_token_ids,
         )
+
+    def _bounded(self, sampling: Sampling, prefilled: int) -> Sampling:
+        """`max_tokens` within what the window has left. A server that writes and counts the prompt itself sees to that
+        by itself."""
+        if not self.runtime.writes_prompts:
+            return sampling
+        room = self.runtime.window - len(self.prompt.ids) - prefilled
+        if room <= 0:
+            raise TurnFailure(
+                "context_overflow",
+                f"The prompt has {len(self.prompt.ids)} tokens and the model's window is {self.runtime.window}.",
+                prompt_tokens=len(self.prompt.ids),
+                window=self.runtime.window,
+            )
+        wanted = sampling.max_tokens
+        return msgspec.structs.replace(sampling, max_tokens=room if wanted is None else min(wanted, room))
 
     async def run(self, sink: Sink) -> TurnOutcome:
         """Run to the end. Raises TurnFailure if nothing was sent yet; later failures are written to the sink."""
@@ -356,7 +362,9 @@ class Turn:
     def _dress(self, event: Event) -> Event:
         if isinstance(event, BlockOpened):
             if event.kind == "tool_call":
-                call_id = self._call_ids[event.index] = self._mint()
+                # A structured engine finds its own ids in the next request; those in a model's text are not unique.
+                given = event.call_id if self._parser is None else ""
+                call_id = self._call_ids[event.index] = given or self._mint()
                 self.outcome.call_ids.append(call_id)
                 return msgspec.structs.replace(event, call_id=call_id)
         elif isinstance(event, ToolCallClosed):
