@@ -13,7 +13,6 @@ import pytest
 from turnwire.protocols.anthropic import (
     DocumentEncoder,
     Echo,
-    Reply,
     StreamEncoder,
     continue_thread,
     decode,
@@ -25,6 +24,7 @@ from turnwire.protocols.anthropic import (
     record_turn,
 )
 from turnwire.protocols.models import ModelRow, resolve
+from turnwire.protocols.reply import Reply
 from turnwire.protocols.wire import TurnFacts, TurnFailure
 from turnwire.turns import (
     BlockDelta,

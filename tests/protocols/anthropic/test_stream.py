@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwire.protocols.anthropic import Echo, Reply, StreamEncoder
+from turnwire.protocols.anthropic import Echo, StreamEncoder
+from turnwire.protocols.reply import Reply
 from turnwire.protocols.wire import TurnFacts, TurnFailure
 from turnwire.turns import BlockDelta, BlockOpened, Event, Note, ReasoningBlock, SealCarried, TextBlock, ToolCallBlock
 

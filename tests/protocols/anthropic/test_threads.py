@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from turnwire.protocols.anthropic import Reply, ThreadRecord, continue_thread, error_reply, keep_thread, resume_thread
+from turnwire.protocols.anthropic import (
+    ThreadRecord,
+    continue_thread,
+    error_reply,
+    kept_thread,
+    read_record,
+    thread_key,
+)
+from turnwire.protocols.reply import Reply
 from turnwire.protocols.wire import Inbound, TurnFailure
 from turnwire.turns import (
     BlockClosed,
@@ -26,22 +34,6 @@ from .pipeline import INTERLEAVED, request
 TOOLS = [{"name": "Read", "input_schema": {"type": "object"}}]
 
 
-class Shelf:
-    """A store in a dictionary."""
-
-    def __init__(self) -> None:
-        self.entries: dict[tuple[str, str], bytes] = {}
-
-    async def get(self, space: str, key: str) -> bytes | None:
-        return self.entries.get((space, key))
-
-    async def put(self, space: str, key: str, value: bytes) -> None:
-        self.entries[space, key] = value
-
-    async def delete(self, space: str, key: str) -> bool:
-        return self.entries.pop((space, key), None) is not None
-
-
 def going_on(previous: str, content: Any, **fields: Any) -> Inbound:
     thread = {"type": "continue", "previous_message_id": previous}
     return request(thread=thread, messages=[{"role": "user", "content": content}], **fields)
@@ -53,15 +45,19 @@ def test_the_seal_behind_a_turn_stays_behind_it() -> None:
     assert [type(block) for block in reply.message().blocks] == [TextBlock, ReasoningBlock]
 
 
-async def test_three_turns_over_a_store() -> None:
-    shelf = Shelf()
-    first = await resume_thread(request(system="s", tools=TOOLS, thread={"type": "create"}), shelf, "t")
+def test_three_turns() -> None:
+    first = request(system="s", tools=TOOLS, thread={"type": "create"})
+    assert thread_key(first) is None
     reply = Reply()
     reply.feed(INTERLEAVED)
-    await keep_thread(first, "one", reply.message(), shelf, "t")
+    kept = kept_thread(first, "one", reply.message())
+    assert kept is not None
+    assert (kept.key, kept.replaces) == ("msg_one", None)
 
     results = [{"type": "tool_result", "tool_use_id": f"toolu{number}", "content": "x"} for number in (4, 1)]
-    second = await resume_thread(going_on("msg_one", results), shelf, "t")
+    asked = going_on("msg_one", results)
+    assert thread_key(asked) == "msg_one"
+    second = continue_thread(asked, read_record(kept.value))
     assert [message.role for message in second.conversation.messages] == ["system", "user", "assistant", "user"]
     assert second.conversation.messages[2] == reply.message()
     names = [block.name for block in second.conversation.messages[3].blocks if isinstance(block, ToolResultBlock)]
@@ -69,35 +65,25 @@ async def test_three_turns_over_a_store() -> None:
     assert second.conversation.tools == (Tool(name="Read", schema={"type": "object"}),)
 
     answer = Message(role="assistant", blocks=(TextBlock(text="done"),))
-    await keep_thread(second, "two", answer, shelf, "t")
-    assert [key for _, key in shelf.entries] == ["msg_two"]
-    third = await resume_thread(going_on("msg_two", "thanks"), shelf, "t")
+    kept = kept_thread(second, "two", answer)
+    assert kept is not None
+    assert (kept.key, kept.replaces) == ("msg_two", "msg_one")
+    third = continue_thread(going_on("msg_two", "thanks"), read_record(kept.value))
     assert third.conversation.messages[:5] == (*second.conversation.messages, answer)
 
 
-async def test_a_thread_belongs_to_its_tenant() -> None:
-    shelf = Shelf()
-    await keep_thread(request(thread={"type": "create"}), "one", Message(role="assistant", blocks=()), shelf, "a")
+@pytest.mark.parametrize("data", [None, b"from another time"])
+def test_a_record_that_is_gone_or_unreadable_is_lost(data: bytes | None) -> None:
     with pytest.raises(TurnFailure) as caught:
-        await resume_thread(going_on("msg_one", "x"), shelf, "b")
+        continue_thread(going_on("msg_one", "x"), read_record(data))
     assert caught.value.code == "thread_not_found"
+    assert error_reply(caught.value).status == 404
 
 
-async def test_an_unreadable_record_is_lost() -> None:
-    shelf = Shelf()
-    shelf.entries["t/threads", "msg_one"] = b"from another time"
-    with pytest.raises(TurnFailure) as caught:
-        await resume_thread(going_on("msg_one", "x"), shelf, "t")
-    reply = error_reply(caught.value)
-    assert reply.status == 404
-
-
-async def test_requests_without_a_thread_touch_no_store() -> None:
-    shelf = Shelf()
+def test_requests_without_a_thread_need_and_keep_nothing() -> None:
     plain = request()
-    assert await resume_thread(plain, shelf, "t") is plain
-    await keep_thread(plain, "one", Message(role="assistant", blocks=()), shelf, "t")
-    assert shelf.entries == {}
+    assert thread_key(plain) is None
+    assert kept_thread(plain, "one", Message(role="assistant", blocks=())) is None
     assert continue_thread(plain, None) is plain
 
 

@@ -15,6 +15,7 @@ from turnwire.gateway.stores.store import Store
 from turnwire.gateway.transports.http import Api, Host, TurnEndpoint
 from turnwire.gateway.turns.passage import Passage
 from turnwire.protocols import anthropic
+from turnwire.protocols.reply import Reply
 from turnwire.protocols.wire import Encoder, Inbound, TurnFailure
 from turnwire.turns import Event, Usage
 
@@ -24,7 +25,7 @@ __all__ = ["MessagesEndpoint"]
 class _Overheard:
     """An encoder that also keeps the answer as a message."""
 
-    def __init__(self, encoder: Encoder, reply: anthropic.Reply) -> None:
+    def __init__(self, encoder: Encoder, reply: Reply) -> None:
         self._encoder = encoder
         self._reply = reply
         self.media_type = encoder.media_type
@@ -50,10 +51,14 @@ class MessagesEndpoint(TurnEndpoint):
     def __init__(self, host: Host, api: Api, store: Store) -> None:
         super().__init__(host, api)
         self._store = store
-        self._replies: dict[str, anthropic.Reply] = {}
+        self._replies: dict[str, Reply] = {}
 
     async def decode(self, body: bytes, headers: Mapping[str, str], tenant: str) -> Inbound[anthropic.Echo]:
-        return await anthropic.resume_thread(await super().decode(body, headers, tenant), self._store, tenant)
+        inbound = await super().decode(body, headers, tenant)
+        key = anthropic.thread_key(inbound)
+        if key is None:
+            return inbound
+        return anthropic.continue_thread(inbound, anthropic.read_record(await self._store.get(_space(tenant), key)))
 
     def diagnostics(self, verdict: Verdict) -> Mapping[str, object] | None:
         return anthropic_diagnostics(verdict)
@@ -62,20 +67,29 @@ class MessagesEndpoint(TurnEndpoint):
         encoder = super().encoder(passage)
         if not _has_thread(passage):
             return encoder
-        reply = self._replies[passage.turn_id] = anthropic.Reply()
+        reply = self._replies[passage.turn_id] = Reply()
         return _Overheard(encoder, reply)
 
     async def settle(self, passage: Passage) -> None:
         reply = self._replies.get(passage.turn_id)
-        if reply is not None:
-            message = reply.message()
-            await anthropic.keep_thread(passage.inbound, passage.turn_id, message, self._store, passage.tenant)
+        if reply is None:
+            return
+        kept = anthropic.kept_thread(passage.inbound, passage.turn_id, reply.message())
+        if kept is not None:
+            space = _space(passage.tenant)
+            await self._store.put(space, kept.key, kept.value)
+            if kept.replaces is not None:
+                await self._store.delete(space, kept.replaces)
 
     async def answer(self, passage: Passage, receive: Receive, send: Send) -> None:
         try:
             await super().answer(passage, receive, send)
         finally:
             self._replies.pop(passage.turn_id, None)
+
+
+def _space(tenant: str) -> str:
+    return f"{tenant}/threads"
 
 
 def _has_thread(passage: Passage) -> bool:

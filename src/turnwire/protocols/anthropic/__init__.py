@@ -11,31 +11,31 @@ from turnwire.protocols.anthropic.models import model_object, models_page
 from turnwire.protocols.anthropic.request import decode, decode_count
 from turnwire.protocols.anthropic.stream import StreamEncoder
 from turnwire.protocols.anthropic.threads import (
-    Reply,
+    KeptThread,
     ThreadRecord,
-    ThreadStore,
     continue_thread,
-    keep_thread,
+    kept_thread,
+    read_record,
     record_turn,
-    resume_thread,
+    thread_key,
 )
 
 __all__ = [
     "DocumentEncoder",
     "Echo",
-    "Reply",
+    "KeptThread",
     "StreamEncoder",
     "ThreadLink",
     "ThreadRecord",
-    "ThreadStore",
     "continue_thread",
     "decode",
     "decode_count",
     "encode_count",
     "error_reply",
-    "keep_thread",
+    "kept_thread",
     "model_object",
     "models_page",
+    "read_record",
     "record_turn",
-    "resume_thread",
+    "thread_key",
 ]

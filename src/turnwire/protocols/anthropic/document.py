@@ -19,17 +19,9 @@ from turnwire.protocols.anthropic.vocabulary import (
     stop_reason,
     usage_object,
 )
+from turnwire.protocols.reply import Reply, ReplyBlock
 from turnwire.protocols.wire import TurnFacts, TurnFailure
-from turnwire.turns import (
-    BlockClosed,
-    BlockDelta,
-    BlockOpened,
-    Event,
-    Finished,
-    SealCarried,
-    ToolCallClosed,
-    Usage,
-)
+from turnwire.turns import Event, Finished, Usage
 
 __all__ = ["DocumentEncoder"]
 
@@ -45,41 +37,14 @@ class DocumentEncoder:
     def __init__(self, facts: TurnFacts, echo: Echo | None = None) -> None:
         self._facts = facts
         self._echo = echo or Echo()
-        self._content: dict[int, dict[str, object]] = {}
-        self._texts: dict[int, list[str]] = {}
-        self._calls = 0
-        self._usage = Usage(0)
+        self._reply = Reply()
 
     def start(self, usage: Usage) -> bytes:
-        self._usage = usage
         return b""
 
     def feed(self, events: Sequence[Event]) -> bytes:
-        for event in events:
-            match event:
-                case BlockDelta():
-                    self._texts[event.index].append(event.text)
-                case BlockOpened():
-                    self._texts[event.index] = []
-                    self._content[event.index] = {}
-                case BlockClosed():
-                    self._closed(event)
-                case ToolCallClosed():
-                    self._calls += 1
-                    self._content[event.index] = {
-                        "type": "tool_use",
-                        "id": event.call_id,
-                        "name": event.name,
-                        "input": _input(event),
-                    }
-                case SealCarried():
-                    if self._echo.thinking and self._calls and event.seal:
-                        self._content[event.index] = {"type": "redacted_thinking", "data": event.seal}
-                case Usage():
-                    self._usage = event
-                case Finished():
-                    return self._document(event)
-        return b""
+        self._reply.feed(events)
+        return self._document(self._reply.finished) if self._reply.finished is not None else b""
 
     def keepalive(self) -> bytes:
         return b""
@@ -87,17 +52,10 @@ class DocumentEncoder:
     def fail(self, failure: TurnFailure) -> bytes:
         return error_reply(failure).body
 
-    def _closed(self, event: BlockClosed) -> None:
-        text = "".join(self._texts.pop(event.index))
-        blank = not text or text.isspace()
-        if event.kind == "text":
-            self._content[event.index] = {} if blank else {"type": "text", "text": text}
-        elif self._echo.thinking or not blank:
-            shown = "" if self._echo.omit_thinking else text
-            self._content[event.index] = {"type": "thinking", "thinking": shown, "signature": event.seal or NO_SEAL}
-
     def _document(self, event: Finished) -> bytes:
-        reason = stop_reason(event.reason, self._calls)
+        reply = self._reply
+        calls = len(reply.calls)
+        reason = stop_reason(event.reason, calls)
         if reason is None:
             return self.fail(TurnFailure("engine_failed", "the engine ended the turn without finishing it"))
         message: dict[str, object] = {
@@ -105,10 +63,10 @@ class DocumentEncoder:
             "type": "message",
             "role": "assistant",
             "model": self._facts.model,
-            "content": [block for block in self._content.values() if block],
+            "content": [content for block in reply.blocks if (content := self._content(block, calls)) is not None],
             "stop_reason": reason,
             "stop_sequence": event.stop_sequence,
-            "usage": usage_object(self._usage),
+            "usage": usage_object(reply.usage),
         }
         if self._echo.diagnostics:
             message["diagnostics"] = self._facts.diagnostics
@@ -116,8 +74,25 @@ class DocumentEncoder:
             message["context_management"] = {"applied_edits": self._echo.applied_edits}
         return _encode(message)
 
+    def _content(self, block: ReplyBlock, calls: int) -> dict[str, object] | None:
+        """A block of the answer; None for one that shows and carries nothing (see the stream for why)."""
+        thinking = self._echo.thinking
+        match block.kind:
+            case "text":
+                return None if block.blank else {"type": "text", "text": block.text}
+            case "reasoning":
+                if block.blank and not thinking:
+                    return None
+                shown = "" if self._echo.omit_thinking else block.text
+                return {"type": "thinking", "thinking": shown, "signature": block.seal or NO_SEAL}
+            case "tool_call":
+                return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": _input(block)}
+            case "seal":
+                carries = thinking and calls and block.seal
+                return {"type": "redacted_thinking", "data": block.seal} if carries else None
 
-def _input(event: ToolCallClosed) -> object:
-    if event.malformed:
-        return {UNPARSED_INPUT: {"raw": event.arguments, "len": len(event.arguments)}}
-    return msgspec.Raw(event.arguments.encode()) if event.arguments else {}
+
+def _input(call: ReplyBlock) -> object:
+    if call.malformed:
+        return {UNPARSED_INPUT: {"raw": call.text, "len": len(call.text)}}
+    return msgspec.Raw(call.text.encode()) if call.text else {}

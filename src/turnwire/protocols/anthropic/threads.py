@@ -1,13 +1,13 @@
 """Message threads: a request that names the last answer instead of repeating the conversation.
 
-Promise: `continue` yields the conversation that a client with the full history would have sent, or a failure that
-makes the client send it. The store is the gateway's and is awaited only here; what is kept is one record per thread.
+Promise: pure functions over records. `continue_thread` yields the conversation that a client with the full history
+would have sent, or a failure that makes the client send it. `thread_key` says which record a request needs,
+`kept_thread` what to keep of a finished turn; where records live is the gateway's affair.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import msgspec
 
@@ -16,23 +16,17 @@ from turnwire.protocols.anthropic.echo import Echo
 from turnwire.protocols.anthropic.vocabulary import message_id
 from turnwire.protocols.json_body import invalid
 from turnwire.protocols.wire import Inbound, TurnFailure
-from turnwire.turns import (
-    Block,
-    BlockClosed,
-    BlockDelta,
-    BlockOpened,
-    Event,
-    Message,
-    ReasoningBlock,
-    SealCarried,
-    TextBlock,
-    Tool,
-    ToolCallBlock,
-    ToolCallClosed,
-    ToolResultBlock,
-)
+from turnwire.turns import Block, Message, Tool, ToolCallBlock, ToolResultBlock
 
-__all__ = ["Reply", "ThreadRecord", "ThreadStore", "continue_thread", "keep_thread", "record_turn", "resume_thread"]
+__all__ = [
+    "KeptThread",
+    "ThreadRecord",
+    "continue_thread",
+    "kept_thread",
+    "read_record",
+    "record_turn",
+    "thread_key",
+]
 
 
 class ThreadRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,53 +36,17 @@ class ThreadRecord(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[Tool, ...] = ()
 
 
-class ThreadStore(Protocol):
-    """Where records live: bytes under a space (tenant and kind) and a key. A store may forget; the client then repeats
-    all."""
+class KeptThread(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do in the store after a finished turn: put `value` under `key`, then delete `replaces`. An answer is
+    continued once, so the record that this one goes on from is no longer needed."""
 
-    async def get(self, space: str, key: str) -> bytes | None: ...
-
-    async def put(self, space: str, key: str, value: bytes) -> None: ...
-
-    async def delete(self, space: str, key: str) -> bool: ...
+    key: str
+    value: bytes
+    replaces: str | None = None
 
 
 _RECORD = msgspec.msgpack.Decoder(ThreadRecord)
 _encode = msgspec.msgpack.Encoder().encode
-
-
-class Reply:
-    """Collects the events of a turn into the assistant message that a client would send back."""
-
-    def __init__(self) -> None:
-        self._texts: dict[int, list[str]] = {}
-        self._blocks: dict[int, Block] = {}
-
-    def feed(self, events: Sequence[Event]) -> None:
-        """Take a batch of the turn's events."""
-        for event in events:
-            match event:
-                case BlockOpened():
-                    self._texts[event.index] = []
-                case BlockDelta():
-                    self._texts[event.index].append(event.text)
-                case BlockClosed():
-                    text = "".join(self._texts.pop(event.index))
-                    if event.kind == "reasoning":
-                        self._blocks[event.index] = ReasoningBlock(text=text, seal=event.seal or None)
-                    elif text and not text.isspace():
-                        self._blocks[event.index] = TextBlock(text=text)
-                case ToolCallClosed():
-                    self._texts.pop(event.index, None)
-                    self._blocks[event.index] = ToolCallBlock(
-                        id=event.call_id, name=event.name, arguments=event.arguments or "{}"
-                    )
-                case SealCarried():
-                    self._blocks[event.index] = ReasoningBlock(text="", seal=event.seal, redacted=True)
-
-    def message(self) -> Message:
-        """The answer as a message of the conversation."""
-        return Message(role="assistant", blocks=tuple(self._blocks.values()))
 
 
 def record_turn(inbound: Inbound[Echo], reply: Message) -> ThreadRecord:
@@ -127,34 +85,21 @@ def continue_thread(
     return msgspec.structs.replace(inbound, conversation=conversation, echo=echo)
 
 
-async def resume_thread(
-    inbound: Inbound[Echo], store: ThreadStore, tenant: str, *, count_tokens: TokenCounter = estimate_tokens
-) -> Inbound[Echo]:
-    """The request as it would be with its full history; unchanged where it continues no thread."""
+def thread_key(inbound: Inbound[Echo]) -> str | None:
+    """The key of the record that a request continues; None where it continues none."""
     link = inbound.echo.thread
-    if link is None or link.previous_message_id is None:
-        return inbound
-    data = await store.get(_space(tenant), link.previous_message_id)
-    return continue_thread(inbound, _unpacked(data), count_tokens=count_tokens)
+    return link.previous_message_id if link is not None else None
 
 
-async def keep_thread(inbound: Inbound[Echo], turn_id: str, reply: Message, store: ThreadStore, tenant: str) -> None:
-    """Keep a finished turn under its message id where the request had a `thread`. An answer is continued once, so the
-    record that this one goes on from is dropped."""
-    link = inbound.echo.thread
-    if link is None:
-        return
-    await store.put(_space(tenant), message_id(turn_id), _encode(record_turn(inbound, reply)))
-    if link.previous_message_id is not None:
-        await store.delete(_space(tenant), link.previous_message_id)
+def kept_thread(inbound: Inbound[Echo], turn_id: str, reply: Message) -> KeptThread | None:
+    """What to keep of a finished turn; None where its request had no `thread`."""
+    if inbound.echo.thread is None:
+        return None
+    return KeptThread(key=message_id(turn_id), value=_encode(record_turn(inbound, reply)), replaces=thread_key(inbound))
 
 
-def _space(tenant: str) -> str:
-    return f"{tenant}/threads"
-
-
-def _unpacked(data: bytes | None) -> ThreadRecord | None:
-    """A record that cannot be read is as good as lost: the client repeats the conversation."""
+def read_record(data: bytes | None) -> ThreadRecord | None:
+    """A kept record. One that cannot be read is as good as lost: the client repeats the conversation."""
     if data is None:
         return None
     try:

@@ -12,18 +12,9 @@ import msgspec
 from turnwire.protocols.chat.echo import Echo, SharedAnswer
 from turnwire.protocols.chat.stream import score_object
 from turnwire.protocols.chat.vocabulary import BLOCK_BREAK, completion_id, finish_reason, seal_detail, usage_object
+from turnwire.protocols.reply import Reply
 from turnwire.protocols.wire import TurnFacts, TurnFailure
-from turnwire.turns import (
-    BlockClosed,
-    BlockDelta,
-    BlockOpened,
-    Event,
-    Finished,
-    SealCarried,
-    TokensScored,
-    ToolCallClosed,
-    Usage,
-)
+from turnwire.turns import Event, Finished, Usage
 
 __all__ = ["DocumentEncoder"]
 
@@ -41,35 +32,14 @@ class DocumentEncoder:
         self._echo = echo or Echo()
         self._choice = choice
         self._shared = shared or SharedAnswer()
-        self._usage = Usage(0)
-        self._kinds: dict[int, str] = {}
-        self._blocks: dict[int, list[str]] = {}
-        self._calls: list[dict[str, object]] = []
-        self._details: list[dict[str, object]] = []
-        self._scores: list[dict[str, object]] = []
+        self._reply = Reply()
 
     def start(self, usage: Usage) -> bytes:
         return b""
 
     def feed(self, events: Sequence[Event]) -> bytes:
-        done = b""
-        for event in events:
-            if isinstance(event, BlockOpened):
-                self._kinds[event.index] = event.kind
-            elif isinstance(event, BlockDelta):
-                self._blocks.setdefault(event.index, []).append(event.text)
-            elif isinstance(event, ToolCallClosed):
-                function = {"name": event.name, "arguments": event.arguments}
-                self._calls.append({"id": event.call_id, "type": "function", "function": function})
-            elif (isinstance(event, BlockClosed) and event.seal) or (isinstance(event, SealCarried) and self._details):
-                self._details.append(seal_detail(event.seal, len(self._details)))
-            elif isinstance(event, TokensScored):
-                self._scores += [score_object(*entry) for entry in event.tokens]
-            elif isinstance(event, Usage):
-                self._usage = event
-            elif isinstance(event, Finished):
-                done = self._finished(event)
-        return done
+        self._reply.feed(events)
+        return self._finished(self._reply.finished) if self._reply.finished is not None else b""
 
     def keepalive(self) -> bytes:
         return b""
@@ -78,22 +48,31 @@ class DocumentEncoder:
         return b""
 
     def _finished(self, event: Finished) -> bytes:
-        message: dict[str, object] = {"role": "assistant", "content": self._joined("text") or None, "refusal": None}
-        if thoughts := self._joined("reasoning"):
+        reply = self._reply
+        message: dict[str, object] = {
+            "role": "assistant",
+            "content": reply.joined("text", BLOCK_BREAK) or None,
+            "refusal": None,
+        }
+        if thoughts := reply.joined("reasoning", BLOCK_BREAK):
             message["reasoning_content"] = thoughts
-        if self._details:
-            message["reasoning_details"] = self._details
-        if self._calls:
-            message["tool_calls"] = self._calls
+        if seals := _seals(reply):
+            message["reasoning_details"] = [seal_detail(seal, index) for index, seal in enumerate(seals)]
+        if calls := reply.calls:
+            message["tool_calls"] = [
+                {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.text}}
+                for call in calls
+            ]
         elif message["content"] is None:
             message["content"] = ""
+        scores = [score_object(*entry) for event in reply.scores for entry in event.tokens]
         self._shared.documents[self._choice] = {
             "index": self._choice,
             "message": message,
-            "logprobs": {"content": self._scores, "refusal": None} if self._echo.logprobs else None,
+            "logprobs": {"content": scores, "refusal": None} if self._echo.logprobs else None,
             "finish_reason": finish_reason(event.reason),
         }
-        if not self._shared.end(self._usage):
+        if not self._shared.end(reply.usage):
             return b""
         choices = [self._shared.documents[index] for index in sorted(self._shared.documents)]
         return msgspec.json.encode(
@@ -107,6 +86,12 @@ class DocumentEncoder:
             }
         )
 
-    def _joined(self, kind: str) -> str:
-        """All of a turn's thoughts or prose, which is all the place that the API has for them."""
-        return BLOCK_BREAK.join("".join(self._blocks[index]) for index in self._blocks if self._kinds[index] == kind)
+
+def _seals(reply: Reply) -> list[str]:
+    """The carriers to return. One that belongs to no thought is of use only after another: clients keep the list with
+    the message's reasoning."""
+    seals: list[str] = []
+    for block in reply.blocks:
+        if block.seal and (seals or block.kind != "seal"):
+            seals.append(block.seal)
+    return seals

@@ -86,8 +86,10 @@ class StreamEncoder:
         out: list[bytes] = []
         for event in events:
             if type(event) is BlockDelta:
-                head, tail = self._heads[event.index]
                 text = event.text
+                if not text:
+                    continue
+                head, tail = self._heads[event.index]
                 if self._unwritten and event.index in self._unwritten:
                     text = self._first(event.index, text)
                 out += (head, quoted(text), tail)

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from turnwire.protocols.framing import SSE, Framing
+from turnwire.protocols.reply import Reply
 from turnwire.protocols.responses.compaction import compaction_item, kept_messages
 from turnwire.protocols.responses.echo import Echo
 from turnwire.protocols.responses.failures import error_reply
@@ -19,27 +20,14 @@ from turnwire.protocols.responses.output import whole_item
 from turnwire.protocols.responses.stored import with_ids
 from turnwire.protocols.responses.stream import StreamEncoder, response_id, usage_object
 from turnwire.protocols.wire import TurnFacts, TurnFailure
-from turnwire.turns import BlockDelta, BlockOpened, Event, Finished, Usage
+from turnwire.turns import Event, Finished, Usage
 
 __all__ = ["CompactedEncoder", "CompactionStreamEncoder"]
 
 
-class _Summary:
-    """Collects the text of a turn; thoughts and calls are no part of a hand-over note."""
-
-    def __init__(self) -> None:
-        self._parts: list[str] = []
-        self._in_text = False
-
-    def feed(self, one: Event) -> None:
-        if isinstance(one, BlockOpened):
-            self._in_text = one.kind == "text"
-        elif isinstance(one, BlockDelta) and self._in_text:
-            self._parts.append(one.text)
-
-    @property
-    def text(self) -> str:
-        return "".join(self._parts).strip()
+def _summary(reply: Reply) -> str:
+    """The text of a turn; thoughts and calls are no part of a hand-over note."""
+    return reply.joined("text").strip()
 
 
 def _no_summary() -> TurnFailure:
@@ -53,21 +41,16 @@ class CompactionStreamEncoder(StreamEncoder):
         self, facts: TurnFacts, echo: Echo, *, now: Callable[[], float] | None = None, framing: Framing = SSE
     ) -> None:
         super().__init__(facts, echo, now=now, framing=framing)
-        self._summary = _Summary()
+        self._reply = Reply()
 
     def feed(self, events: Sequence[Event]) -> bytes:
-        out = []
-        for one in events:
-            if isinstance(one, Usage):
-                super().feed((one,))
-            elif isinstance(one, Finished):
-                out.append(self._finish_summary(one))
-            else:
-                self._summary.feed(one)
-        return b"".join(out)
+        self._reply.feed(events)
+        finished = self._reply.finished
+        return self._finish_summary(finished) if finished is not None else b""
 
     def _finish_summary(self, finished: Finished) -> bytes:
-        text = self._summary.text
+        text = _summary(self._reply)
+        super().feed((self._reply.usage,))
         if finished.reason in ("abort", "error"):
             return super().feed((finished,))
         if not text:
@@ -87,21 +70,14 @@ class CompactedEncoder:
     def __init__(self, facts: TurnFacts, echo: Echo) -> None:
         self._facts = facts
         self._echo = echo
-        self._summary = _Summary()
-        self._usage = Usage(0)
+        self._reply = Reply()
 
     def start(self, usage: Usage) -> bytes:
         return b""
 
     def feed(self, events: Sequence[Event]) -> bytes:
-        for one in events:
-            if isinstance(one, Usage):
-                self._usage = one
-            elif isinstance(one, Finished):
-                return self._finish_summary(one)
-            else:
-                self._summary.feed(one)
-        return b""
+        self._reply.feed(events)
+        return self._finish_summary(self._reply.finished) if self._reply.finished is not None else b""
 
     def keepalive(self) -> bytes:
         return b""
@@ -110,7 +86,7 @@ class CompactedEncoder:
         return error_reply(failure).body
 
     def _finish_summary(self, finished: Finished) -> bytes:
-        text = self._summary.text
+        text = _summary(self._reply)
         if not text or finished.reason in ("abort", "error"):
             # Nothing was sent yet, so the caller can still answer with a status.
             raise _no_summary()
@@ -122,6 +98,6 @@ class CompactedEncoder:
             "object": "response.compaction",
             "created_at": self._facts.created,
             "output": output,
-            "usage": usage_object(self._usage),
+            "usage": usage_object(self._reply.usage),
         }
         return msgspec.json.encode(body)
