@@ -23,12 +23,31 @@ from turnwire.engines.interface import (
     TokenBatch,
 )
 
-__all__ = ["pull", "push"]
+__all__ = ["pull", "push", "refuse"]
 
 log = logging.getLogger("turnwire.engines")
 
 _HELD = 64
 """Steps that may wait for a caller before the engine's stream is paused."""
+
+
+def refuse(error: EngineError, receiver: Receiver) -> Generation:
+    """A generation that fails as soon as whoever submitted it can hear it."""
+    return _Refused(error, receiver)
+
+
+class _Refused:
+    def __init__(self, error: EngineError, receiver: Receiver) -> None:
+        self._soon = asyncio.get_running_loop().call_soon(receiver.failed, error)
+
+    def abort(self) -> None:
+        self._soon.cancel()
+
+    def pause(self) -> None:
+        pass
+
+    def resume(self) -> None:
+        pass
 
 
 def push(steps: AsyncGenerator[Step, None], receiver: Receiver) -> Generation:

@@ -6,6 +6,7 @@ shortened to a length that is safe to show.
 
 from __future__ import annotations
 
+import math
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -104,8 +105,14 @@ def failure(engine: str, said: str, *, status: int = 500, retry_after: float | N
     return EngineError(kind, f"{engine}: {said}" if said else f"{engine}: HTTP {status}", retry_after=retry_after)
 
 
-def refusal(engine: str, status: int, body: bytes, retry_after: str | None = None) -> EngineError:
-    """A whole error response, as an EngineError."""
+def refusal(
+    engine: str, status: int, body: bytes, retry_after: str | None = None, *, location: str | None = None
+) -> EngineError:
+    """A whole error response, as an EngineError. A redirect is one, too: it is not followed."""
+    if 300 <= status < 400:
+        there = f" to {location[:200]}" if location and location.isprintable() else ""
+        said = f"{engine} redirects{there} (HTTP {status}), which is not followed: give the engine's own address"
+        return EngineError("internal", said)
     return failure(engine, _words(body), status=status, retry_after=_seconds(retry_after))
 
 
@@ -127,6 +134,7 @@ def _words(body: bytes) -> str:
 
 def _seconds(retry_after: str | None) -> float | None:
     try:
-        return max(float(retry_after), 0.0) if retry_after else None
+        seconds = float(retry_after) if retry_after else math.nan
     except ValueError:
         return None
+    return max(seconds, 0.0) if math.isfinite(seconds) else None

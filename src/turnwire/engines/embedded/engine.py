@@ -135,16 +135,12 @@ class _Client(LlamaCppEngine):
     """The llama.cpp adapter, with the model's own vocabulary to tell ids by."""
 
     name = "embedded"
+    # The server closes connections after an answer without saying so; a reused one fails now and then.
+    reuses_connections = False
 
     def __init__(self, address: str, tokenizer: LlamaCppTokenizer, fragments: Fragments, key: str) -> None:
         super().__init__(address, tokenizer, api_key=key)
         self._fragments = fragments
-
-    async def start(self) -> EngineInfo:
-        info = await super().start()
-        # The server closes connections after an answer without saying so; a reused one fails now and then.
-        self._http.headers["Connection"] = "close"
-        return info
 
     def in_tokens(self, request: GenerateRequest) -> GenerateRequest:
         """The request with the markers in its grammar named as tokens."""

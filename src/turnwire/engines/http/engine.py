@@ -1,8 +1,8 @@
-"""What all HTTP engines share: one pooled session, one streaming loop, failures in neutral words.
+"""What all HTTP engines share: a request's bytes, a streamed answer, short questions, failures in neutral words.
 
 Promise: all events of one socket read become one batch; leaving the stream closes the connection at once, which every
 engine takes as an abort; a connection that fails before the answer is `unreachable`, after it `disconnected`; a stream
-that ends without the engine's own finish is never a success.
+that ends without the engine's own finish is never a success; a redirect is not followed.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import aiohttp
 import msgspec
 
-from turnwire.engines.bridge import push
+from turnwire.engines.bridge import pull, refuse
 from turnwire.engines.failures import refusal
-from turnwire.engines.http.sse import EventReader
+from turnwire.engines.http.connections import Address, Connections
+from turnwire.engines.http.stream import Reading, Stream
 from turnwire.engines.interface import (
     Capabilities,
-    Completion,
     EngineError,
     EngineInfo,
-    EventBatch,
     GenerateRequest,
     Generation,
     Receiver,
     Step,
-    TokenBatch,
 )
 from turnwire.turns import Note
 
@@ -38,25 +38,7 @@ _T = TypeVar("_T")
 
 _CONNECT_SECONDS = 10.0
 _PROBE_SECONDS = 30.0
-_DRAIN_SECONDS = 0.5
-_KEEPALIVE_SECONDS = 2.0
-"""Below the five seconds after which uvicorn drops an idle connection."""
-
-
-class Reading(ABC):
-    """One generation's answer, read without I/O. `end` is set once the engine itself has finished, `error` once it said
-    that it failed; what came before in the same read is still given."""
-
-    end: Completion | None = None
-    error: EngineError | None = None
-
-    @abstractmethod
-    def feed(self, events: bytes) -> TokenBatch | EventBatch | None:
-        """Take a JSON array of events and give what they bring as one batch."""
-
-    def close(self) -> Completion | None:
-        """The completion of a stream that is over: `end`, where the engine finished at all."""
-        return self.end
+_HEALTH_SECONDS = 5.0
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -72,6 +54,7 @@ class HTTPEngine(ABC):
 
     name: str
     capabilities: Capabilities
+    reuses_connections = True
 
     def __init__(self, base_url: str, *, model: str | None = None, api_key: str | None = None) -> None:
         self._base = base_url
@@ -80,7 +63,8 @@ class HTTPEngine(ABC):
         self._window: int | None = None
         self._session: aiohttp.ClientSession | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._open: set[aiohttp.ClientResponse] = set()
+        self._address = Address(base_url)
+        self._connections: Connections | None = None
 
     # ---------------------------------------------------------------------------------------------- subclasses
 
@@ -104,69 +88,48 @@ class HTTPEngine(ABC):
 
     async def start(self) -> EngineInfo:
         """Connect and discover."""
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
-        self._session = aiohttp.ClientSession(
-            headers=headers,
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_SECONDS),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
-            read_bufsize=1 << 18,
-            auto_decompress=False,
-            skip_auto_headers=("User-Agent",),
-        )
+        if self._session is None:
+            headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+            if self._key:
+                headers["Authorization"] = f"Bearer {self._key}"
+            self._session = aiohttp.ClientSession(
+                headers=headers,
+                connector=aiohttp.TCPConnector(force_close=True),
+                timeout=aiohttp.ClientTimeout(total=_PROBE_SECONDS, sock_connect=_CONNECT_SECONDS),
+                auto_decompress=False,
+                skip_auto_headers=("User-Agent",),
+            )
+            self._connections = Connections(self._address, reuse=self.reuses_connections)
         return await self._discover()
 
     def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
         """Start a generation; see the interface's promise."""
-        return push(self.generate(request), receiver)
-
-    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
-        """Generate; see the interface's promise."""
-        call = self._call(request)
-        reading = self._reading(request)
-        response = await self._post(call.path, msgspec.json.encode(call.body), request.hints.request_id)
-        events, content = EventReader(), response.content
-        finished = False
-        self._open.add(response)
         try:
-            if call.notes:
-                yield EventBatch(call.notes)
-            while True:
-                data = await content.readany()
-                array = events.feed(data) if data else events.finish()
-                if array is not None:
-                    batch = reading.feed(array)
-                    if batch is not None:
-                        yield batch
-                if reading.error is not None:
-                    raise reading.error
-                if reading.end is not None or events.done or not data:
-                    break
-            completion = reading.close()
-            if completion is None:
-                raise EngineError("disconnected", f"{self.name} ended the stream before it finished the generation")
-            finished = True
-            yield completion
-        except (aiohttp.ClientError, ConnectionError, TimeoutError) as error:
-            raise EngineError("disconnected", f"{self.name} went away mid-stream ({_words(error)})") from error
-        except msgspec.DecodeError as error:
-            raise EngineError("internal", f"{self.name} sent an event that cannot be read: {error}") from error
-        finally:
-            self._open.discard(response)
-            if finished and not content.at_eof():
-                await _drain(response)
-            if finished:
-                response.release()
-            else:
-                response.close()
-                if (notice := self._abort_call(request)) is not None:
-                    self._aside(notice)
+            call = self._call(request)
+            stream = Stream(
+                self.name,
+                self._streams,
+                self._request(call, request.hints.request_id),
+                self._reading(request),
+                receiver,
+                notes=call.notes,
+                left=partial(self._leave, request),
+            )
+        except EngineError as error:
+            return refuse(error, receiver)
+        stream.begin()
+        return stream
+
+    def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+        """The same, pulled."""
+        return pull(self, request)
 
     async def health(self) -> bool:
         """Whether the engine answers its health route."""
         try:
-            async with self._http.get(f"{self._base}/health", timeout=aiohttp.ClientTimeout(total=5)) as response:
+            timeout = aiohttp.ClientTimeout(total=_HEALTH_SECONDS)
+            route = f"{self._base}/health"
+            async with self._http.get(route, timeout=timeout, allow_redirects=False) as response:
                 return response.status == 200
         except (aiohttp.ClientError, ConnectionError, TimeoutError, EngineError):
             return False
@@ -177,8 +140,9 @@ class HTTPEngine(ABC):
 
     async def close(self) -> None:
         """Close every connection; running generations end with `disconnected`."""
-        for response in tuple(self._open):
-            response.close()
+        connections, self._connections = self._connections, None
+        if connections is not None:
+            connections.close()
         session, self._session = self._session, None
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=1)
@@ -206,25 +170,26 @@ class HTTPEngine(ABC):
             )
         return left if wanted is None else min(wanted, left)
 
-    async def _post(self, path: str, body: bytes, request_id: str) -> aiohttp.ClientResponse:
-        """Open a streaming answer. A pooled connection that the engine had dropped meanwhile is tried once more."""
-        for attempt in (1, 2):
-            try:
-                response = await self._http.post(
-                    self._base + path, data=body, headers={"X-Request-Id": request_id, "Accept": "text/event-stream"}
-                )
-                break
-            except (aiohttp.ClientError, ConnectionError, TimeoutError) as error:
-                dropped = isinstance(error, (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError))
-                if attempt == 2 or not dropped or isinstance(error, aiohttp.ClientConnectorError):
-                    raise self._unreachable(error) from error
-        if response.status != 200:
-            try:
-                said = await response.read()
-            except (aiohttp.ClientError, ConnectionError, TimeoutError):
-                said = b""
-            raise refusal(self.name, response.status, said, response.headers.get("Retry-After"))
-        return response
+    @property
+    def _streams(self) -> Connections:
+        if self._connections is None:
+            raise EngineError("unreachable", f"the {self.name} engine is not running")
+        return self._connections
+
+    def _request(self, call: Call, request_id: str) -> bytes:
+        """The bytes of a request for a streaming answer."""
+        body = msgspec.json.encode(call.body)
+        key = f"Authorization: Bearer {self._key}\r\n" if self._key else ""
+        head = (
+            f"POST {self._address.prefix}{call.path} HTTP/1.1\r\nHost: {self._address.authority}\r\n"
+            "Content-Type: application/json\r\nAccept: text/event-stream\r\nAccept-Encoding: identity\r\n"
+            f"{key}X-Request-Id: {quote(request_id)}\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        return head.encode("latin-1", "replace") + body
+
+    def _leave(self, request: GenerateRequest) -> None:
+        if (notice := self._abort_call(request)) is not None:
+            self._aside(notice)
 
     async def _ask(self, path: str, kind: type[_T], body: Mapping[str, object] | None = None) -> _T:
         """A short question at start, decoded; EngineError where it has no answer."""
@@ -235,14 +200,14 @@ class HTTPEngine(ABC):
             raise EngineError("internal", f"{self._base}{path} did not answer as {self.name} does: {error}") from error
 
     async def _ask_bytes(self, path: str, body: Mapping[str, object] | None = None) -> bytes:
-        timeout = aiohttp.ClientTimeout(total=_PROBE_SECONDS)
         data: Any = msgspec.json.encode(body) if body is not None else None
         method = "GET" if body is None else "POST"
         try:
-            async with self._http.request(method, self._base + path, data=data, timeout=timeout) as response:
+            async with self._http.request(method, self._base + path, data=data, allow_redirects=False) as response:
                 said = await response.read()
                 if response.status != 200:
-                    raise refusal(self.name, response.status, said)
+                    location = response.headers.get("Location")
+                    raise refusal(self.name, response.status, said, location=location)
                 return said
         except (aiohttp.ClientError, ConnectionError, TimeoutError) as error:
             raise self._unreachable(error) from error
@@ -276,13 +241,3 @@ class HTTPEngine(ABC):
 
 def _words(error: BaseException) -> str:
     return str(error) or type(error).__name__
-
-
-async def _drain(response: aiohttp.ClientResponse) -> None:
-    """Read the few bytes after the last event, so that the connection can be used again."""
-    try:
-        async with asyncio.timeout(_DRAIN_SECONDS):
-            while not response.content.at_eof():
-                await response.content.readany()
-    except (aiohttp.ClientError, ConnectionError, TimeoutError):
-        response.close()

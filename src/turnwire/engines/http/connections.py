@@ -1,0 +1,171 @@
+"""Connections to one engine's address: dialled when needed, kept a little while, used again.
+
+Promise: a connection carries one request at a time and is used again only after a complete answer; one that the engine
+closed, or that says anything unasked, is dropped; idle ones are bounded in number and in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Protocol, cast
+from urllib.parse import urlsplit
+
+__all__ = ["Address", "Connection", "Connections"]
+
+_CONNECT_SECONDS = 10.0
+_KEEPALIVE_SECONDS = 2.0
+"""Below the five seconds after which uvicorn drops an idle connection."""
+
+_IDLE_LIMIT = 512
+
+
+class Address:
+    """Where an engine listens, from its base URL."""
+
+    def __init__(self, base_url: str) -> None:
+        parts = urlsplit(base_url)
+        self.host = parts.hostname or ""
+        self.tls = parts.scheme == "https"
+        self.port = parts.port or (443 if self.tls else 80)
+        self.authority = parts.netloc.rpartition("@")[2]
+        self.prefix = parts.path.rstrip("/")
+
+
+class Exchange(Protocol):
+    """Whoever waits for an answer on a connection."""
+
+    def received(self, data: bytes) -> None:
+        """Bytes came."""
+        ...
+
+    def ended(self) -> None:
+        """The engine closes the connection in order."""
+        ...
+
+    def lost(self, error: Exception | None) -> None:
+        """The connection is gone."""
+        ...
+
+    def closed(self) -> None:
+        """The engine adapter was closed."""
+        ...
+
+
+class Connection(asyncio.Protocol):
+    """One connection. `exchange` is set while a request is under way; `used` once it has carried one."""
+
+    __slots__ = ("_owner", "exchange", "since", "transport", "used")
+
+    transport: asyncio.Transport
+
+    def __init__(self, owner: Connections) -> None:
+        self._owner = owner
+        self.exchange: Exchange | None = None
+        self.since = 0.0
+        self.used = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self.exchange is not None:
+            self.exchange.received(data)
+        else:
+            self.drop()
+
+    def eof_received(self) -> None:
+        if self.exchange is not None:
+            self.exchange.ended()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._owner.forget(self)
+        exchange, self.exchange = self.exchange, None
+        if exchange is not None:
+            exchange.lost(error)
+
+    def drop(self) -> None:
+        """Close at once, whatever is under way; its exchange hears nothing more."""
+        self.exchange = None
+        self.transport.abort()
+
+    def give_back(self) -> None:
+        """The answer is complete: the connection may carry another request."""
+        self.exchange = None
+        self.used = True
+        self._owner.keep(self)
+
+
+class Connections:
+    """The connections of one engine. With `reuse` off each carries one request only."""
+
+    def __init__(self, address: Address, *, reuse: bool = True) -> None:
+        self._address = address
+        self._reuse = reuse
+        self._ssl = ssl.create_default_context() if address.tls else None
+        self._open: set[Connection] = set()
+        self._dialling: set[Exchange] = set()
+        self._idle: dict[Connection, None] = {}
+        self._sweep: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def take(self) -> Connection | None:
+        """The idle connection that was used last, if there is one."""
+        while self._idle:
+            connection, _ = self._idle.popitem()
+            if not connection.transport.is_closing():
+                return connection
+        return None
+
+    async def dial(self, exchange: Exchange) -> Connection:
+        """A new connection for `exchange`. OSError (TimeoutError, TLS errors among them) if nobody answers."""
+        loop = asyncio.get_running_loop()
+        self._dialling.add(exchange)
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                _, connection = await loop.create_connection(
+                    lambda: Connection(self), self._address.host, self._address.port, ssl=self._ssl
+                )
+        finally:
+            self._dialling.discard(exchange)
+        self._open.add(connection)
+        return connection
+
+    def keep(self, connection: Connection) -> None:
+        """Take an idle connection back."""
+        if not self._reuse or len(self._idle) >= _IDLE_LIMIT or connection.transport.is_closing():
+            connection.drop()
+            return
+        loop = asyncio.get_running_loop()
+        connection.since = loop.time()
+        self._idle[connection] = None
+        if self._sweep is None:
+            self._sweep = loop.call_later(_KEEPALIVE_SECONDS, self._expire)
+
+    def forget(self, connection: Connection) -> None:
+        """A connection is gone."""
+        self._open.discard(connection)
+        self._idle.pop(connection, None)
+
+    def close(self) -> None:
+        """Close every connection; what is under way on them is lost."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        under_way = [connection.exchange for connection in self._open if connection.exchange is not None]
+        for connection in self._open:
+            connection.drop()
+        for exchange in (*under_way, *self._dialling):
+            exchange.closed()
+        self._open.clear()
+        self._idle.clear()
+
+    def _expire(self) -> None:
+        loop = asyncio.get_running_loop()
+        oldest = loop.time() - _KEEPALIVE_SECONDS
+        for connection in [connection for connection in self._idle if connection.since <= oldest]:
+            del self._idle[connection]
+            connection.drop()
+        self._sweep = loop.call_later(_KEEPALIVE_SECONDS / 2, self._expire) if self._idle else None

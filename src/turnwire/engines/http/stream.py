@@ -1,0 +1,332 @@
+"""One streamed generation over HTTP: a request out, and its answer pushed into a receiver as its bytes come.
+
+Promise: one wake-up of the socket is one call of the receiver, without a task or a wait between them. A connection that
+fails before the answer's head is `unreachable`, later `disconnected`; an idle connection that the engine had dropped
+meanwhile is replaced once. An answer that ends without the engine's own finish is never a success. After the end, or
+after `abort`, the receiver hears nothing more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from turnwire.engines.failures import refusal
+from turnwire.engines.http.answer import Answer, MalformedAnswer
+from turnwire.engines.http.connections import Connection, Connections
+from turnwire.engines.http.sse import EventReader
+from turnwire.engines.interface import Completion, EngineError, EventBatch, Receiver, TokenBatch
+from turnwire.turns import Note
+
+__all__ = ["Reading", "Stream"]
+
+log = logging.getLogger("turnwire.engines")
+
+_LINGER_SECONDS = 0.5
+_LINGER_BYTES = 64 * 1024
+_REFUSAL_SECONDS = 5.0
+_REFUSAL_BYTES = 64 * 1024
+
+
+class Reading(ABC):
+    """One generation's answer, read without I/O. `end` is set once the engine itself has finished, `error` once it said
+    that it failed; what came before in the same read is still given."""
+
+    end: Completion | None = None
+    error: EngineError | None = None
+
+    @abstractmethod
+    def feed(self, events: bytes) -> TokenBatch | EventBatch | None:
+        """Take a JSON array of events and give what they bring as one batch."""
+
+    def close(self) -> Completion | None:
+        """The completion of a stream that is over: `end`, where the engine finished at all."""
+        return self.end
+
+
+class Stream:
+    """A generation under way. `left` is called when it is given up while the engine may still be at work."""
+
+    def __init__(
+        self,
+        engine: str,
+        connections: Connections,
+        request: bytes,
+        reading: Reading,
+        receiver: Receiver,
+        *,
+        notes: tuple[Note, ...] = (),
+        left: Callable[[], None] | None = None,
+    ) -> None:
+        self._engine = engine
+        self._connections = connections
+        self._request = request
+        self._reading = reading
+        self._receiver = receiver
+        self._notes = notes
+        self._left = left
+        self._answer = Answer()
+        self._events = EventReader()
+        self._connection: Connection | None = None
+        self._dialling: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._spare = bytearray()
+        self._paused = False
+        self._over = False
+        self.received: Callable[[bytes], None] = self._opening
+
+    def begin(self) -> None:
+        """Send the request: at once on an idle connection, else on a new one."""
+        connection = self._connections.take()
+        if connection is not None:
+            self._send(connection)
+        else:
+            self._dialling = asyncio.ensure_future(self._dial())
+
+    # ------------------------------------------------------------------------------------------------ generation
+
+    def abort(self) -> None:
+        if not self._over:
+            sent = self._connection is not None
+            self._leave()
+            if sent and self._left is not None:
+                self._left()
+
+    def pause(self) -> None:
+        self._paused = True
+        if self._connection is not None and not self._connection.transport.is_closing():
+            self._connection.transport.pause_reading()
+
+    def resume(self) -> None:
+        self._paused = False
+        if self._connection is not None and not self._connection.transport.is_closing():
+            self._connection.transport.resume_reading()
+
+    # ------------------------------------------------------------------------------------------------- connecting
+
+    async def _dial(self) -> None:
+        try:
+            connection = await self._connections.dial(self)
+        except OSError as error:
+            self._dialling = None
+            self._fail(EngineError("unreachable", f"no {self._engine} engine answers there ({_words(error)})"))
+            return
+        self._dialling = None
+        self._send(connection)
+
+    def _send(self, connection: Connection) -> None:
+        self._connection, connection.exchange = connection, self
+        if self._paused:
+            connection.transport.pause_reading()
+        connection.transport.write(self._request)
+
+    def ended(self) -> None:
+        """The engine closed the connection in order, which ends an answer that has no other end."""
+        if self.received == self._streaming:
+            try:
+                self._answer.close()
+            except MalformedAnswer:
+                return
+            self._settle()
+
+    def lost(self, error: Exception | None) -> None:
+        """The connection is gone."""
+        connection, self._connection = self._connection, None
+        if self._over:
+            return
+        said = f" ({_words(error)})" if error is not None else ""
+        if self.received == self._refusing:
+            self._refuse()
+        elif self._answer.status:
+            completion = self._reading.close()
+            if completion is not None:
+                self._leave()
+                self._receiver.done(completion)
+            else:
+                self._fail(EngineError("disconnected", f"{self._engine} went away in mid-stream{said}"))
+        elif connection is not None and connection.used and not self._answer.begun:
+            self._dialling = asyncio.ensure_future(self._dial())
+        else:
+            self._fail(EngineError("unreachable", f"{self._engine} closed the connection without an answer{said}"))
+
+    def closed(self) -> None:
+        """The engine adapter was closed."""
+        self._fail(EngineError("disconnected", f"the {self._engine} engine was closed"))
+
+    # --------------------------------------------------------------------------------------- reading, by phase
+
+    def _opening(self, data: bytes) -> None:
+        """Until the answer's head is complete."""
+        try:
+            body = self._answer.feed(data)
+        except MalformedAnswer as error:
+            self._broken("internal", f"an answer that cannot be read: {error}")
+            return
+        status = self._answer.status
+        if not status:
+            return
+        if status == 200:
+            self.received = self._streaming
+            if self._notes:
+                self._receiver.events(EventBatch(self._notes))
+            if not self._over:
+                self._take(body)
+        else:
+            self.received = self._refusing
+            self._timer = asyncio.get_running_loop().call_later(_REFUSAL_SECONDS, self._refuse)
+            self._refused(body)
+
+    def _streaming(self, data: bytes) -> None:
+        """The generation itself."""
+        try:
+            body = self._answer.feed(data)
+        except MalformedAnswer as error:
+            self._broken("disconnected", f"a stream that cannot be read: {error}")
+            return
+        self._take(body)
+
+    def _take(self, body: bytes) -> None:
+        reading = self._reading
+        try:
+            array = self._events.feed(body)
+            batch = reading.feed(array) if array is not None else None
+        except EngineError as error:
+            self._fail(error, left=True)
+            return
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self._broken("internal", f"an event that cannot be read: {error}")
+            return
+        if batch is not None:
+            try:
+                if type(batch) is TokenBatch:
+                    self._receiver.tokens(batch)
+                else:
+                    assert type(batch) is EventBatch
+                    self._receiver.events(batch)
+            except Exception:
+                log.exception("a defect in whoever receives a generation")
+                self._broken("internal", "output that the gateway could not handle")
+        if reading.end is not None or reading.error is not None or self._events.done or self._answer.over:
+            self._settle()
+
+    def _settle(self) -> None:
+        """The engine has finished, failed or stopped talking."""
+        if self._over:
+            return
+        reading = self._reading
+        if reading.end is None and reading.error is None and not self._events.done:
+            self._last_event()
+        if reading.error is not None:
+            self._fail(reading.error)
+            return
+        completion = reading.close()
+        if completion is None:
+            said = f"{self._engine} ended the stream before it finished the generation"
+            self._fail(EngineError("disconnected", said))
+            return
+        self._over = True
+        self._linger()
+        self._receiver.done(completion)
+
+    def _last_event(self) -> None:
+        """An event without its blank line, at the end of the answer. One that was cut is no event."""
+        try:
+            array = self._events.finish()
+            batch = self._reading.feed(array) if array is not None else None
+        except (EngineError, msgspec.DecodeError, UnicodeDecodeError):
+            return
+        if isinstance(batch, TokenBatch):
+            self._receiver.tokens(batch)
+        elif batch is not None:
+            self._receiver.events(batch)
+
+    def _refusing(self, data: bytes) -> None:
+        """The body of an answer that is not a generation."""
+        try:
+            self._refused(self._answer.feed(data))
+        except MalformedAnswer:
+            self._refuse()
+
+    def _refused(self, body: bytes) -> None:
+        self._spare += body
+        if self._answer.over or len(self._spare) > _REFUSAL_BYTES or 300 <= self._answer.status < 400:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        headers = self._answer.headers
+        said = bytes(self._spare[:_REFUSAL_BYTES])
+        error = refusal(
+            self._engine, self._answer.status, said, headers.get("retry-after"), location=headers.get("location")
+        )
+        self._fail(error)
+
+    def _lingering(self, data: bytes) -> None:
+        """The few bytes after the last event, so that the connection can be used again."""
+        self._spare += data
+        try:
+            self._answer.feed(data)
+        except MalformedAnswer:
+            self._leave()
+            return
+        if self._answer.over or len(self._spare) > _LINGER_BYTES:
+            self._release()
+
+    # --------------------------------------------------------------------------------------------------- ends
+
+    def _linger(self) -> None:
+        if self._answer.over:
+            self._release()
+        elif self._connection is not None:
+            self.received = self._lingering
+            self.resume()
+            self._timer = asyncio.get_running_loop().call_later(_LINGER_SECONDS, self._leave)
+
+    def _release(self) -> None:
+        """Give the connection back, or drop it if it cannot be used again."""
+        if self._answer.over and self._answer.reusable:
+            self.resume()
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.give_back()
+        self._leave()
+
+    def _broken(self, kind: Literal["disconnected", "internal"], said: str) -> None:
+        """The answer cannot be read further, while the engine may still be at work."""
+        self._fail(EngineError(kind, f"{self._engine} sent {said}"), left=True)
+
+    def _fail(self, error: EngineError, *, left: bool = False) -> None:
+        if self._over:
+            return
+        if self._answer.over and not left:
+            self._over = True
+            self._release()
+        else:
+            self._leave()
+        if left and self._left is not None:
+            self._left()
+        self._receiver.failed(error)
+
+    def _leave(self) -> None:
+        """Let go of everything; the receiver hears nothing more."""
+        self._over = True
+        self.received = _ignored
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._dialling is not None:
+            self._dialling.cancel()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.drop()
+
+
+def _ignored(data: bytes) -> None:
+    """What comes after the end."""
+
+
+def _words(error: BaseException) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,118 @@
+"""The answer reader: any cut of the bytes is the same answer, and every malformed form is an error at once."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from turnwire.engines.http.answer import Answer, MalformedAnswer
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def read(data: bytes, cuts: list[int], *, closed: bool = False) -> tuple[int, bytes, bool, bool]:
+    answer = Answer()
+    body = b"".join(answer.feed(data[start:end]) for start, end in pairwise([0, *cuts, len(data)]))
+    if closed:
+        answer.close()
+    return answer.status, body, answer.over, answer.reusable
+
+
+ANSWERS: dict[str, tuple[bytes, bool, tuple[int, bytes, bool, bool]]] = {
+    "chunked": (CHUNKED + b"5\r\nhello\r\nA\r\n, world!!!\r\n0\r\n\r\n", False, (200, b"hello, world!!!", True, True)),
+    "chunk extensions": (CHUNKED + b"3 ;a=b\r\nabc\r\n2;x\r\nde\r\n0\r\n\r\n", False, (200, b"abcde", True, True)),
+    "trailer": (CHUNKED + b"1\r\na\r\n0\r\nX-Sum: 7\r\nY: z\r\n\r\n", False, (200, b"a", True, True)),
+    "still coming": (CHUNKED + b"5\r\nhel", False, (200, b"hel", False, True)),
+    "sized": (b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone", False, (404, b"gone", True, True)),
+    "empty": (b"HTTP/1.1 500 x\r\ncontent-length: 0\r\n\r\n", False, (500, b"", True, True)),
+    "no reason": (b"HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nok", False, (200, b"ok", True, True)),
+    "no content": (b"HTTP/1.1 204 No Content\r\n\r\n", False, (204, b"", True, True)),
+    "until close": (b"HTTP/1.1 200 OK\r\nX: y\r\n\r\nall of it", True, (200, b"all of it", True, False)),
+    "version 1.0": (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", False, (200, b"ok", True, False)),
+    "not kept": (
+        b"HTTP/1.1 200 OK\r\nConnection: Close\r\nContent-Length: 2\r\n\r\nok",
+        False,
+        (200, b"ok", True, False),
+    ),
+    "early hints": (
+        b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n" + CHUNKED + b"1\r\na\r\n0\r\n\r\n",
+        False,
+        (200, b"a", True, True),
+    ),
+    "more than asked for": (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP", False, (200, b"ok", True, False)),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_any_cut_is_the_same_answer(name: str) -> None:
+    data, closed, wanted = ANSWERS[name]
+    assert read(data, [], closed=closed) == wanted
+    assert read(data, list(range(1, len(data))), closed=closed) == wanted
+    dice = random.Random(name)
+    for _ in range(200):
+        cuts = sorted(dice.sample(range(len(data) + 1), 3))
+        assert read(data, cuts, closed=closed) == wanted, cuts
+
+
+MALFORMED = {
+    "another protocol": b"SSH-2.0-x\r\n",
+    "begins wrongly": b"HTTX",
+    "version 2": b"HTTP/2 200\r\n",
+    "no status": b"HTTP/1.1 OK\r\n",
+    "status out of range": b"HTTP/1.1 999 x\r\n",
+    "bare newline": b"HTTP/1.1 200 OK\n",
+    "header without colon": b"HTTP/1.1 200 OK\r\nnonsense\r\n",
+    "space before colon": b"HTTP/1.1 200 OK\r\nX : y\r\n",
+    "folded header": b"HTTP/1.1 200 OK\r\nX: y\r\n z\r\n",
+    "endless head": b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 10_000,
+    "endless header": b"HTTP/1.1 200 OK\r\nX: " + b"y" * 40_000,
+    "two lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n",
+    "length and chunks": b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "length no number": b"HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\n",
+    "unknown coding": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+    "compressed": b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n",
+    "switched": b"HTTP/1.1 101 Switching\r\n\r\n",
+    "endless hints": b"HTTP/1.1 103 x\r\n\r\n" * 9,
+    "size no number": CHUNKED + b"xyz\r\n",
+    "size with prefix": CHUNKED + b"0x5\r\nhello\r\n",
+    "size with sign": CHUNKED + b"+5\r\nhello\r\n",
+    "size with underscore": CHUNKED + b"1_0\r\n",
+    "size negative": CHUNKED + b"-1\r\n",
+    "size too large": CHUNKED + b"fffffffffffff\r\n",
+    "size missing": CHUNKED + b"\r\nhello",
+    "size ends in newline": CHUNKED + b"5\nhello",
+    "endless extension": CHUNKED + b"5;" + b"x" * 5000,
+    "chunk too long": CHUNKED + b"2\r\nhello\r\n",
+    "garbage after a chunk": CHUNKED + b"2\r\nhe\r\r",
+    "garbage in the trailer": CHUNKED + b"0\r\nnonsense\r\n",
+    "newline in the trailer": CHUNKED + b"0\r\n\n",
+    "endless trailer": CHUNKED + b"0\r\n" + b"X: y\r\n" * 10_000,
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_answer_is_an_error_without_waiting_for_more(name: str) -> None:
+    data = MALFORMED[name]
+    with pytest.raises(MalformedAnswer):
+        read(data, [])
+    with pytest.raises(MalformedAnswer):
+        read(data, list(range(1, len(data))))
+
+
+@pytest.mark.parametrize("cut", [0, 5, 20, len(CHUNKED), len(CHUNKED) + 1, len(CHUNKED) + 4, len(CHUNKED) + 8])
+def test_an_answer_closed_before_its_end_is_not_complete(cut: int) -> None:
+    answer = Answer()
+    answer.feed((CHUNKED + b"5\r\nhello\r\n")[:cut])
+    with pytest.raises(MalformedAnswer, match="closed"):
+        answer.close()
+
+
+def test_a_large_chunk_is_given_as_it_comes_and_not_held() -> None:
+    answer = Answer()
+    answer.feed(CHUNKED + b"f4240\r\n")
+    given = [answer.feed(b"x" * 1000) for _ in range(1000)]
+    assert all(len(part) == 1000 for part in given)
+    assert answer.feed(b"\r\n0\r\n\r\n") == b""
+    assert answer.over
