@@ -25,7 +25,10 @@ _STATUS_BEGUN = b"HTTP/1."
 
 
 class MalformedAnswer(Exception):
-    """Bytes that are no HTTP/1.1 answer; the message says what is wrong with them."""
+    """Bytes that are no HTTP/1.1 answer; the message says what is wrong with them. `before` are the body bytes of the
+    same read that came before."""
+
+    before = b""
 
 
 class State(Enum):
@@ -162,6 +165,14 @@ class Answer:
         if self._held:
             data, self._held = self._held + data, b""
         parts: list[bytes] = []
+        try:
+            self._split(data, parts)
+        except MalformedAnswer as error:
+            error.before = b"".join(parts)
+            raise
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _split(self, data: bytes, parts: list[bytes]) -> None:
         at, size = 0, len(data)
         while at < size:
             state = self._state
@@ -194,7 +205,6 @@ class Answer:
                 # What follows the answer was not asked for: the connection cannot be trusted with another request.
                 self.reusable = False
                 break
-        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _hold_line(self, line: bytes) -> None:
         if len(line) > _LINE_LIMIT or _CHUNK_LINE_BEGUN(line) is None:

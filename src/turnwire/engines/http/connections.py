@@ -35,6 +35,14 @@ class Address:
 class Exchange(Protocol):
     """Whoever waits for an answer on a connection."""
 
+    def connected(self, connection: Connection) -> None:
+        """The connection that was dialled for this exchange."""
+        ...
+
+    def unreachable(self, error: OSError) -> None:
+        """Nobody answers (time-outs and TLS errors among the reasons)."""
+        ...
+
     def received(self, data: bytes) -> None:
         """Bytes came."""
         ...
@@ -104,7 +112,7 @@ class Connections:
         self._reuse = reuse
         self._ssl = ssl.create_default_context() if address.tls else None
         self._open: set[Connection] = set()
-        self._dialling: set[Exchange] = set()
+        self._dialling: dict[asyncio.Task[None], Exchange] = {}
         self._idle: dict[Connection, None] = {}
         self._sweep: asyncio.TimerHandle | None = None
 
@@ -119,19 +127,25 @@ class Connections:
                 return connection
         return None
 
-    async def dial(self, exchange: Exchange) -> Connection:
-        """A new connection for `exchange`. OSError (TimeoutError, TLS errors among them) if nobody answers."""
+    def dial(self, exchange: Exchange) -> asyncio.Task[None]:
+        """Make a new connection and hand it to `exchange`, or say why there is none."""
+        task = asyncio.ensure_future(self._dial(exchange))
+        self._dialling[task] = exchange
+        task.add_done_callback(self._dialling.pop)
+        return task
+
+    async def _dial(self, exchange: Exchange) -> None:
         loop = asyncio.get_running_loop()
-        self._dialling.add(exchange)
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 _, connection = await loop.create_connection(
                     lambda: Connection(self), self._address.host, self._address.port, ssl=self._ssl
                 )
-        finally:
-            self._dialling.discard(exchange)
+        except OSError as error:
+            exchange.unreachable(error)
+            return
         self._open.add(connection)
-        return connection
+        exchange.connected(connection)
 
     def keep(self, connection: Connection) -> None:
         """Take an idle connection back."""
@@ -157,7 +171,7 @@ class Connections:
         under_way = [connection.exchange for connection in self._open if connection.exchange is not None]
         for connection in self._open:
             connection.drop()
-        for exchange in (*under_way, *self._dialling):
+        for exchange in (*under_way, *self._dialling.values()):
             exchange.closed()
         self._open.clear()
         self._idle.clear()

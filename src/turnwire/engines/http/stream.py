@@ -84,9 +84,9 @@ class Stream:
         """Send the request: at once on an idle connection, else on a new one."""
         connection = self._connections.take()
         if connection is not None:
-            self._send(connection)
+            self.connected(connection)
         else:
-            self._dialling = asyncio.ensure_future(self._dial())
+            self._dialling = self._connections.dial(self)
 
     # ------------------------------------------------------------------------------------------------ generation
 
@@ -109,21 +109,18 @@ class Stream:
 
     # ------------------------------------------------------------------------------------------------- connecting
 
-    async def _dial(self) -> None:
-        try:
-            connection = await self._connections.dial(self)
-        except OSError as error:
-            self._dialling = None
-            self._fail(EngineError("unreachable", f"no {self._engine} engine answers there ({_words(error)})"))
-            return
+    def connected(self, connection: Connection) -> None:
+        """The connection stands: send the request."""
         self._dialling = None
-        self._send(connection)
-
-    def _send(self, connection: Connection) -> None:
         self._connection, connection.exchange = connection, self
         if self._paused:
             connection.transport.pause_reading()
         connection.transport.write(self._request)
+
+    def unreachable(self, error: OSError) -> None:
+        """No connection could be made."""
+        self._dialling = None
+        self._fail(EngineError("unreachable", f"no {self._engine} engine answers there ({_words(error)})"))
 
     def ended(self) -> None:
         """The engine closed the connection in order, which ends an answer that has no other end."""
@@ -150,7 +147,7 @@ class Stream:
             else:
                 self._fail(EngineError("disconnected", f"{self._engine} went away in mid-stream{said}"))
         elif connection is not None and connection.used and not self._answer.begun:
-            self._dialling = asyncio.ensure_future(self._dial())
+            self._dialling = self._connections.dial(self)
         else:
             self._fail(EngineError("unreachable", f"{self._engine} closed the connection without an answer{said}"))
 
@@ -162,12 +159,15 @@ class Stream:
 
     def _opening(self, data: bytes) -> None:
         """Until the answer's head is complete."""
+        malformed: MalformedAnswer | None = None
         try:
             body = self._answer.feed(data)
         except MalformedAnswer as error:
-            self._broken("internal", f"an answer that cannot be read: {error}")
-            return
+            malformed, body = error, error.before
         status = self._answer.status
+        if malformed is not None and status != 200:
+            self._broken("internal", f"an answer that cannot be read: {malformed}")
+            return
         if not status:
             return
         if status == 200:
@@ -176,6 +176,8 @@ class Stream:
                 self._receiver.events(EventBatch(self._notes))
             if not self._over:
                 self._take(body)
+            if malformed is not None:
+                self._broken("disconnected", f"a stream that cannot be read: {malformed}")
         else:
             self.received = self._refusing
             self._timer = asyncio.get_running_loop().call_later(_REFUSAL_SECONDS, self._refuse)
@@ -186,6 +188,7 @@ class Stream:
         try:
             body = self._answer.feed(data)
         except MalformedAnswer as error:
+            self._take(error.before)
             self._broken("disconnected", f"a stream that cannot be read: {error}")
             return
         self._take(body)
