@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwire.prompts.builder import PromptBuilder
-from turnwire.prompts.prompt import Prompt, RecalledTurn, Tokenizer
+from turnwire.prompts.prompt import HistoryKey, Prompt, RecalledTurn, Tokenizer
 from turnwire.prompts.replay.splicer import Scribe
 from turnwire.prompts.templates.template import ChatTemplate, Renderer, TemplateFailure
 from turnwire.prompts.tokenizers.load import load_tokenizer
@@ -153,7 +153,9 @@ class Memory:
         for key in _keys(said.blocks()):
             self._turns[key] = turn
 
-    def recall(self, message: Message) -> tuple[RecalledTurn | None, tuple[Note, ...]]:
+    def recall(
+        self, message: Message, history: HistoryKey | None = None
+    ) -> tuple[RecalledTurn | None, tuple[Note, ...]]:
         for key in _keys(message.blocks):
             if key in self._turns:
                 return self._turns[key], ()

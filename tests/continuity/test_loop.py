@@ -112,7 +112,8 @@ class Gateway:
         take(list(parser.finish("stop")))
         trailing = sealing.finish()
         if self.store is not None:
-            keys = turn_keys(session="s", call_ids=calls, said=witness.said)
+            assert prompt.history is not None
+            keys = turn_keys(prompt.history, call_ids=calls, said=witness.said, session="s")
             turn = stored_turn(ids, raw + "<|im_end|>", witness.shape(last=True), tail=prompt.tail)
             self.store.put(turn_space("t", "m"), keys, turn)
         carrier = ReasoningBlock(text="", seal=trailing, redacted=True)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwire.prompts.prompt import RecalledTurn
+from turnwire.prompts.prompt import HistoryKey, RecalledTurn
 from turnwire.prompts.recall.recall import NOTES, RecallCache, TurnRecall, stored_turn, turn_keys, turn_space
 from turnwire.prompts.recall.same_arguments import argument_marks, same_arguments
 from turnwire.prompts.recall.seals import Sealer
@@ -37,6 +37,8 @@ from turnwire.turns import (
 
 TOKENIZER = load_tokenizer()
 SEALER = Sealer([bytes(32)])
+HISTORY = HistoryKey(strict=b"strict", loose=(b"loose", b"loose without an aside"))
+OTHER = HistoryKey(strict=b"another", loose=(b"other",))
 ARGUMENTS = '{"path": "/a.py", "content": "x = 1  \\n\\ty\\n", "limit": "5000", "deep": {"b": false, "a": 1.0}}'
 RAW = [
     (("reasoning", "I should write the file.\n"), "I should write the file.\n</think>"),
@@ -93,7 +95,7 @@ class Served:
         return Message(role="assistant", blocks=tuple(kept))
 
     def store_in(self, store: MemoryTurnStore, session: str = "s") -> None:
-        keys = turn_keys(session=session, call_ids=self.calls, said=self.witness.said)
+        keys = turn_keys(HISTORY, call_ids=self.calls, said=self.witness.said, session=session)
         turn = stored_turn(self.ids, self.text, self.witness.shape(last=True), tail="<think>\n")
         store.put(turn_space("t", "m"), keys, turn)
 
@@ -115,11 +117,16 @@ def _events(index: int, block: tuple[str, ...]) -> list[Event]:
 
 
 def recalled(
-    message: Message, store: MemoryTurnStore | None = None, *, sealer: Sealer | None = SEALER, **bound: str
+    message: Message,
+    store: MemoryTurnStore | None = None,
+    *,
+    sealer: Sealer | None = SEALER,
+    history: HistoryKey | None = HISTORY,
+    **bound: str,
 ) -> tuple[RecalledTurn | None, list[str]]:
     names = {"tenant": "t", "model": "m", "session": "s"} | bound
     recall = TurnRecall(tokenizer=TOKENIZER, sealer=sealer, store=store, **names)  # type: ignore[arg-type]
-    turn, notes = recall.recall(message)
+    turn, notes = recall.recall(message, history)
     assert all(note.code in NOTES and note.message for note in notes)
     return turn, [note.code for note in notes]
 
@@ -310,6 +317,35 @@ def test_the_store_finds_a_turn_by_stripped_ids() -> None:
     assert notes == []
 
 
+@pytest.mark.parametrize("history", [OTHER, None, HistoryKey(strict=b"strict", loose=(b"other",))])
+def test_the_id_of_a_call_alone_finds_nothing(history: HistoryKey | None) -> None:
+    served, store = Served(RAW), MemoryTurnStore()
+    served.store_in(store)
+    assert recalled(served.without_seals(), store, history=history) == (None, ["replay.missing"])
+
+
+def test_a_call_is_found_without_the_aside_that_followed_the_history() -> None:
+    served, store = Served(RAW), MemoryTurnStore()
+    served.store_in(store)
+    without = HistoryKey(strict=b"another", loose=HISTORY.loose[1:])
+    turn, notes = recalled(served.without_seals(), store, history=without)
+    assert turn is not None
+    assert list(turn.ids) == served.ids
+    assert notes == []
+
+
+THOUGHT_ALONE = [(("reasoning", "Nothing to say."), "Nothing to say.</think>"), ((), "<|im_end|>")]
+
+
+def test_the_store_finds_a_turn_that_only_thought() -> None:
+    served, store = Served(THOUGHT_ALONE), MemoryTurnStore()
+    served.store_in(store)
+    turn, notes = recalled(served.without_seals(thoughts=True), store)
+    assert turn is not None
+    assert list(turn.ids) == served.ids
+    assert notes == []
+
+
 SAID = [(("reasoning", "A thought."), "A thought.</think>"), (("text", "Done."), "\n\nDone.<|im_end|>")]
 SAID_AGAIN = [(("reasoning", "Another."), "Another.</think>"), (("text", "Done."), "\n\nDone.<|im_end|>")]
 
@@ -323,8 +359,12 @@ def test_the_store_finds_a_turn_by_what_was_said() -> None:
     assert list(turn.ids) == served.ids
     assert notes == []
     assert recalled(Message(role="assistant", blocks=(TextBlock(text="Undone."),)), store) == (None, ["replay.missing"])
-    elsewhere = recalled(Message(role="assistant", blocks=(TextBlock(text="Done."),)), store, session="other")
-    assert elsewhere == (None, ["replay.missing"])
+    said = Message(role="assistant", blocks=(TextBlock(text="Done."),))
+    assert recalled(said, store, history=OTHER) == (None, ["replay.missing"])
+    assert recalled(said, store, history=None) == (None, ["replay.missing"])
+    forked, notes = recalled(said, store, session="other")
+    assert forked is not None
+    assert notes == []
 
 
 def test_the_same_words_twice_need_a_thought_to_tell() -> None:
@@ -333,6 +373,12 @@ def test_the_same_words_twice_need_a_thought_to_tell() -> None:
     one.store_in(store)
     two.store_in(store)
     assert recalled(one.without_seals(), store) == (None, ["replay.ambiguous"])
+    three = Served(SAID)
+    three.store_in(store, session="s3")
+    own, notes = recalled(three.without_seals(), store, session="s3")
+    assert own is not None
+    assert list(own.ids) == three.ids
+    assert notes == []
     turn, notes = recalled(one.without_seals(thoughts=True), store)
     assert turn is not None
     assert list(turn.ids) == one.ids
@@ -383,8 +429,8 @@ def test_the_cache_is_bounded() -> None:
     turn = RecalledTurn(ids=(1,) * 100, text="")
     messages = [Message(role="assistant", blocks=(TextBlock(text=str(number)),)) for number in range(50)]
     for message in messages:
-        cache.put(("space", "s", message), turn)
-    held = [message for message in messages if cache.get(("space", "s", message)) is not None]
+        cache.put(("space", b"s", message), turn)
+    held = [message for message in messages if cache.get(("space", b"s", message)) is not None]
     assert held == messages[-6:]
 
 

@@ -120,7 +120,7 @@ class Known:
     def __init__(self, turn: RecalledTurn) -> None:
         self.turn = turn
 
-    def recall(self, message: Message) -> tuple[RecalledTurn | None, tuple[Note, ...]]:
+    def recall(self, message: Message, history: object = None) -> tuple[RecalledTurn | None, tuple[Note, ...]]:
         return self.turn, ()
 
 
@@ -316,7 +316,7 @@ def test_whatever_the_model_writes_comes_back(
     turns: dict[str, RecalledTurn] = {}
 
     class ById:
-        def recall(self, message: Message) -> tuple[RecalledTurn | None, tuple[Note, ...]]:
+        def recall(self, message: Message, history: object = None) -> tuple[RecalledTurn | None, tuple[Note, ...]]:
             call = next(block for block in message.blocks if isinstance(block, ToolCallBlock))
             return turns[call.id], ()
 

@@ -105,9 +105,11 @@ def test_sqlite_drops_the_oldest(tmp_path: Path) -> None:
 
 
 def test_call_keys_forgive_stripped_signs() -> None:
-    assert call_key("call_30eb-9") == call_key("call30eb9") == "call:call30eb9"
-    assert call_key("call_1") != call_key("call_2")
+    assert call_key(b"\x01", "call_30eb-9") == call_key(b"\x01", "call30eb9") == "call:01:call30eb9"
+    assert call_key(b"\x01", "call_1") != call_key(b"\x01", "call_2")
 
 
-def test_what_was_said_is_kept_by_session() -> None:
-    assert said_key("s1", b"mark") != said_key("s2", b"mark")
+def test_every_key_holds_its_history() -> None:
+    assert call_key(b"one", "call_1") != call_key(b"two", "call_1")
+    assert said_key(b"one", b"mark") != said_key(b"two", b"mark")
+    assert len({said_key(b"one", b"mark", session) for session in ("", "s1", "s2")}) == 3

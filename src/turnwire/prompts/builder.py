@@ -17,6 +17,7 @@ import msgspec
 from turnwire.prompts.notes import noted
 from turnwire.prompts.policy import Plan, ReplayPolicy
 from turnwire.prompts.prompt import Prompt, Recall, RecalledTurn, Section, Tokenizer
+from turnwire.prompts.recall.history import History
 from turnwire.prompts.replay.pieces import Piece, PieceMemory, tokenized
 from turnwire.prompts.replay.rephrase import in_template_order, rest_of, spoken_in_order, spoken_on
 from turnwire.prompts.replay.sections import labelled
@@ -109,7 +110,9 @@ class _Draft:
         self._plan = plan
         self._notes = notes
         self._scribe = Scribe(builder.template, builder.traits, self._messages, tools, notes, builder.end_tokens)
-        self._chain = _chained([_digest(_encode(message)) for message in self._messages])
+        digests = [_digest(_encode(message)) for message in self._messages]
+        self._chain = _chained(digests)
+        self._history = History(self._messages, digests, tools)
         self._frame = _digest(_encode(tools), builder.template.stamp.encode())
 
     # ------------------------------------------------------------------------------------------ turns as tokens
@@ -119,15 +122,16 @@ class _Draft:
         turns: dict[int, _Turn] = {}
         for position in sorted(self._plan.exact):
             message = self._messages[position]
-            found = self._recalled(message, recall) or self._ordered(message)
+            found = self._recalled(position, recall) or self._ordered(message)
             if found is not None and found.ids:
                 turns[position] = found
         return turns
 
-    def _recalled(self, message: Message, recall: Recall | None) -> _Turn | None:
+    def _recalled(self, position: int, recall: Recall | None) -> _Turn | None:
         if recall is None:
             return None
-        turn, said = recall.recall(message)
+        message = self._messages[position]
+        turn, said = recall.recall(message, self._history.before(position))
         self._notes.extend(said)
         if turn is None:
             return None
@@ -187,7 +191,13 @@ class _Draft:
             sections.append(Section("message", len(self._messages), len(ids), len(ids) + len(started)))
             ids.extend(started)
             tail += begun
-        return Prompt(ids=ids, tail=tail, sections=tuple(sections), notes=tuple(dict.fromkeys(self._notes)))
+        return Prompt(
+            ids=ids,
+            tail=tail,
+            sections=tuple(sections),
+            notes=tuple(dict.fromkeys(self._notes)),
+            history=self._history.coming(),
+        )
 
     def _args(self, before: _Turn | None, begun: str | None) -> dict[str, Any]:
         """The template's switches for the text before a turn: those it was written with."""

@@ -13,7 +13,7 @@ import msgspec
 
 from turnwire.turns import Message, Note
 
-__all__ = ["Detokenizer", "Prompt", "Recall", "RecalledTurn", "Section", "Tokenizer"]
+__all__ = ["Detokenizer", "HistoryKey", "Prompt", "Recall", "RecalledTurn", "Section", "Tokenizer"]
 
 
 class Section(msgspec.Struct, frozen=True, gc=False):
@@ -26,14 +26,25 @@ class Section(msgspec.Struct, frozen=True, gc=False):
     end: int
 
 
+class HistoryKey(msgspec.Struct, frozen=True, kw_only=True):
+    """What precedes a turn, as digests. `strict` covers the system text, the tools and every message. `loose`, for
+    turns whose random call ids already show where they come from, leaves out the tools and the clock in the system
+    text; a turn may have several."""
+
+    strict: bytes
+    loose: tuple[bytes, ...]
+
+
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """A prompt ready for an engine. `tail` is the rendered text after the last message (the generation header and any
-    pre-filled thought), from which the parser's start state is derived."""
+    pre-filled thought), from which the parser's start state is derived. `history` is the key under which the turn it
+    asks for can be found again."""
 
     ids: Sequence[int]
     tail: str
     sections: tuple[Section, ...] = ()
     notes: tuple[Note, ...] = ()
+    history: HistoryKey | None = None
 
 
 class RecalledTurn(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,10 +59,13 @@ class RecalledTurn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recall(Protocol):
-    """Where exact turns come from: seals in the message itself, or a store keyed by call id or content."""
+    """Where exact turns come from: seals in the message itself, or a store that knows what each turn was said after."""
 
-    def recall(self, message: Message) -> tuple[RecalledTurn | None, tuple[Note, ...]]:
-        """The turn behind an assistant message, or None with notes that say why (foreign, tampered, missing)."""
+    def recall(
+        self, message: Message, history: HistoryKey | None = None
+    ) -> tuple[RecalledTurn | None, tuple[Note, ...]]:
+        """The turn that an assistant message shows, which follows `history`; or None with notes that say why (foreign,
+        tampered, missing). Without a history only seals can tell."""
         ...
 
 

@@ -34,6 +34,7 @@ CREATE TABLE IF NOT EXISTS turn_keys (
   PRIMARY KEY (space, key, number)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS turn_keys_number ON turn_keys (number);
 """
+_KNOWN = "SELECT 1 FROM turn_keys JOIN turns USING (number) WHERE space = ? AND key = ? AND digest = ?"
 
 
 class SQLiteTurnStore:
@@ -105,18 +106,15 @@ class SQLiteTurnStore:
         digest = blake2b(ids + turn.shape, digest_size=16).digest()
         with self._database as database:
             database.execute("BEGIN IMMEDIATE")
-            known = database.execute(
-                "SELECT 1 FROM turn_keys JOIN turns USING (number) WHERE space = ? AND key = ? AND digest = ?",
-                (space, keys[0], digest),
-            ).fetchone()
-            if known is not None:
+            missing = [key for key in keys if database.execute(_KNOWN, (space, key, digest)).fetchone() is None]
+            if not missing:
                 return
             number = database.execute(
                 "INSERT INTO turns (digest, ids, text, shape, tail, size) VALUES (?, ?, ?, ?, ?, ?)",
                 (digest, ids, text, turn.shape, turn.tail, turn.size),
             ).lastrowid
             database.executemany(
-                "INSERT OR IGNORE INTO turn_keys VALUES (?, ?, ?)", [(space, key, number) for key in keys]
+                "INSERT OR IGNORE INTO turn_keys VALUES (?, ?, ?)", [(space, key, number) for key in missing]
             )
             self._size += turn.size
             while self._size > self._max_bytes:

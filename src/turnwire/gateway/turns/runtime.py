@@ -138,9 +138,9 @@ class ModelRuntime:
         )
         if self._store is None or outcome.witness is None or not outcome.text:
             return
-        session = conversation.context.session or ""
-        keys = turn_keys(session=session, call_ids=outcome.call_ids, said=outcome.witness.said)
-        if keys:
+        history, session = passage.prompt.history, conversation.context.session or ""
+        if history is not None:
+            keys = turn_keys(history, call_ids=outcome.call_ids, said=outcome.witness.said, session=session)
             # An engine that tells no ids still gets a stable replay: the same ids each time, if not its own.
             ids = outcome.output_ids or self.tokenizer.encode(outcome.text)
             shape = outcome.witness.shape(last=True)

@@ -1,7 +1,8 @@
-"""Finds the exact turn behind an assistant message: in the seals it carries, or in the turn store.
+"""Finds the exact turn that an assistant message shows: in the seals it carries, or in the turn store.
 
-Promise: what is recalled is what the model wrote, token for token, and the client has not changed it; where that cannot
-be shown nothing is recalled, and notes say why. Never raises on what a client sent.
+Promise: what is recalled is what the model wrote, token for token, and the client has not changed it; from the store,
+only after the very history that it was said in. Where that cannot be shown nothing is recalled, and notes say why.
+Never raises on what a client sent.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from threading import Lock
 
-from turnwire.prompts.prompt import RecalledTurn, Tokenizer
+from turnwire.prompts.prompt import HistoryKey, RecalledTurn, Tokenizer
 from turnwire.prompts.recall.seals import Sealer, Segment, Unopened
 from turnwire.prompts.recall.store import StoredTurn, TurnStore, call_key, said_key
 from turnwire.prompts.recall.witness import content_mark, edits, thought_end, thoughts_mark
@@ -22,7 +23,7 @@ __all__ = ["NOTES", "RecallCache", "TurnRecall", "stored_turn", "turn_keys", "tu
 NOTES: dict[str, str] = {
     "replay.edited": "the message is not what the model wrote any more ({}); it is rendered as the client sent it",
     "replay.missing": "no seal and no stored turn for an assistant message; it is rendered as the client sent it",
-    "replay.ambiguous": "the same words were said in several turns of this session; none of them is replayed",
+    "replay.ambiguous": "the same words were said in several turns after this history; none of them is replayed",
     "replay.several_turns": "one assistant message holds several turns; it is rendered as the client sent it",
     "replay.partial": "the seal of the turn's end did not come back; the turn is exact up to its last thought",
     "replay.gap": "a seal from the middle of the turn did not come back",
@@ -43,12 +44,13 @@ def turn_space(tenant: str, model: str) -> str:
     return f"{len(tenant)}:{tenant}:{model}"
 
 
-def turn_keys(*, session: str, call_ids: Sequence[str], said: bytes) -> list[str]:
-    """The keys a finished turn is stored under: each of its calls, or what was said where it made none. `said` is the
-    mark of the turn's text (`Witness.said`), empty where it said nothing."""
+def turn_keys(history: HistoryKey, *, call_ids: Sequence[str], said: bytes, session: str = "") -> list[str]:
+    """The keys a finished turn is stored under, each with the digest of what precedes it: its calls, or what was said
+    where it made none. `said` is the mark of the turn's text (`Witness.said`)."""
     if call_ids:
-        return [call_key(call_id) for call_id in call_ids]
-    return [said_key(session, said)] if said else []
+        return [call_key(digest, call_id) for call_id in call_ids for digest in history.loose]
+    keys = [said_key(history.strict, said)]
+    return [*keys, said_key(history.strict, said, session)] if session else keys
 
 
 class RecallCache:
@@ -57,18 +59,18 @@ class RecallCache:
 
     def __init__(self, *, max_tokens: int = 2_000_000) -> None:
         self._max_tokens = max_tokens
-        self._found: OrderedDict[tuple[str, str, Message], RecalledTurn] = OrderedDict()
+        self._found: OrderedDict[tuple[str, bytes, Message], RecalledTurn] = OrderedDict()
         self._tokens = 0
         self._lock = Lock()
 
-    def get(self, key: tuple[str, str, Message]) -> RecalledTurn | None:
+    def get(self, key: tuple[str, bytes, Message]) -> RecalledTurn | None:
         with self._lock:
             found = self._found.get(key)
             if found is not None:
                 self._found.move_to_end(key)
             return found
 
-    def put(self, key: tuple[str, str, Message], turn: RecalledTurn) -> None:
+    def put(self, key: tuple[str, bytes, Message], turn: RecalledTurn) -> None:
         with self._lock:
             if key in self._found:
                 return
@@ -102,9 +104,14 @@ class TurnRecall:
         self._store = store
         self._cache = cache
 
-    def recall(self, message: Message) -> tuple[RecalledTurn | None, tuple[Note, ...]]:
-        """The turn behind `message`, which holds one whole assistant turn."""
-        key = (self._space, self._session, message)
+    def recall(
+        self, message: Message, history: HistoryKey | None = None
+    ) -> tuple[RecalledTurn | None, tuple[Note, ...]]:
+        """The turn that `message` shows, which holds one whole assistant turn and follows `history`."""
+        calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
+        # What a message without calls may be found by is stricter, and what is known of it must be so too.
+        digest = b"" if history is None else history.loose[0] if calls else history.strict
+        key = (self._space, digest, message)
         known = self._cache.get(key) if self._cache else None
         if known is not None:
             return known, ()
@@ -114,7 +121,7 @@ class TurnRecall:
             return self._kept(key, found), tuple(notes)
         if any(note.code == "replay.edited" for note in notes):
             return None, tuple(notes)
-        stored = self._stored(message, notes)
+        stored = None if history is None else self._stored(message, calls, history, notes)
         if stored is not None:
             return self._kept(key, stored), tuple(notes)
         if found is not None:
@@ -123,7 +130,7 @@ class TurnRecall:
             notes.append(_note("replay.missing"))
         return found, tuple(notes)
 
-    def _kept(self, key: tuple[str, str, Message], turn: RecalledTurn) -> RecalledTurn:
+    def _kept(self, key: tuple[str, bytes, Message], turn: RecalledTurn) -> RecalledTurn:
         if self._cache is not None:
             self._cache.put(key, turn)
         return turn
@@ -192,17 +199,16 @@ class TurnRecall:
 
     # -------------------------------------------------------------------------------------------------- from store
 
-    def _stored(self, message: Message, notes: list[Note]) -> RecalledTurn | None:
+    def _stored(
+        self, message: Message, calls: Sequence[ToolCallBlock], history: HistoryKey, notes: list[Note]
+    ) -> RecalledTurn | None:
         if self._store is None:
             return None
-        candidates: list[StoredTurn] = []
-        calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
         if calls:
-            for call in calls:
-                candidates += self._store.get(self._space, call_key(call.id))[:1]
-        elif message.text.strip():
-            candidates += self._store.get(self._space, said_key(self._session, content_mark(message)))
-        distinct = _distinct(candidates)
+            keys = [call_key(digest, call.id) for call in calls for digest in history.loose]
+            distinct = _distinct([turn for key in keys for turn in self._store.get(self._space, key)[:1]])
+        else:
+            distinct = _distinct(self._said(message, history))
         if calls and len(distinct) > 1:
             notes.append(_note("replay.several_turns"))
             return None
@@ -217,6 +223,13 @@ class TurnRecall:
             return None
         turn = fitting[0]
         return RecalledTurn(ids=turn.ids, text=turn.text, tail=turn.tail)
+
+    def _said(self, message: Message, history: HistoryKey) -> Sequence[StoredTurn]:
+        """Turns of these words after this history: the session's own where it has one, else any (a forked session)."""
+        assert self._store is not None
+        mark = content_mark(message)
+        own = self._store.get(self._space, said_key(history.strict, mark, self._session)) if self._session else ()
+        return own or self._store.get(self._space, said_key(history.strict, mark))
 
 
 def _distinct(turns: Sequence[StoredTurn]) -> list[StoredTurn]:

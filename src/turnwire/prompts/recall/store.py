@@ -1,7 +1,7 @@
-"""Turns kept by the gateway for clients that do not carry seals back: found again by tool-call id or by what was said.
+"""Turns kept by the gateway for clients that do not carry seals back: found again after the history they were said in.
 
-Promise: bounded, least recently used first out; a tenant never sees another's turns. A turn that two keys name is held
-once. Sans-IO: this is the interface and the one in memory.
+Promise: bounded, least recently used first out; a tenant never sees another's turns, and every key holds the digest of
+what precedes the turn. A turn that two keys name is held once. Sans-IO: this is the interface and the one in memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ["MemoryTurnStore", "StoredTurn", "TurnStore", "call_key", "said_key"]
+__all__ = ["MemoryTurnStore", "StoredTurn", "TurnStore", "call_key", "letters_and_digits", "said_key"]
 
 _SAME_KEY = 4
 _RECORD_OVERHEAD = 400
@@ -22,7 +22,7 @@ _RECORD_OVERHEAD = 400
 
 class StoredTurn(msgspec.Struct, frozen=True, kw_only=True):
     """A turn as the model wrote it: its output ids, raw text, how it looked to the client, and the end of the prompt
-    it was written behind."""
+    it was written after."""
 
     ids: array[int]
     text: str
@@ -47,14 +47,20 @@ class TurnStore(Protocol):
         ...
 
 
-def call_key(call_id: str) -> str:
-    """The key of a tool-call id. Clients strip signs from ids, so only letters and digits count."""
-    return "call:" + "".join([char for char in call_id if char.isalnum()])
+def letters_and_digits(call_id: str) -> str:
+    """What clients leave of a tool-call id: some strip all other signs."""
+    return "".join([char for char in call_id if char.isalnum()])
 
 
-def said_key(session: str, mark: bytes) -> str:
-    """The key of what was said in a session, by its mark (`recall_shape.content_mark`)."""
-    return f"said:{session}:{mark.hex()}"
+def call_key(history: bytes, call_id: str) -> str:
+    """The key of a call that was made after `history`, one of the loose digests of a `HistoryKey`."""
+    return f"call:{history.hex()}:{letters_and_digits(call_id)}"
+
+
+def said_key(history: bytes, mark: bytes, session: str = "") -> str:
+    """The key of words said after `history`, the strict digest of a `HistoryKey`, by their mark
+    (`witness.content_mark`). With a session it tells turns apart that had the same history and the same words."""
+    return f"said:{history.hex()}:{mark.hex()}:{session}"
 
 
 class MemoryTurnStore:
@@ -75,9 +81,9 @@ class MemoryTurnStore:
         if not keys or size > self._max_bytes:
             return
         with self._lock:
-            for key in keys:
-                if any(self._records[number][2] == turn for number in self._index.get((space, key), ())):
-                    return
+            keys = [key for key in keys if not self._holds(space, key, turn)]
+            if not keys:
+                return
             number = self._next
             self._next += 1
             self._records[number] = (space, tuple(keys), turn, size)
@@ -98,6 +104,9 @@ class MemoryTurnStore:
 
     def __len__(self) -> int:
         return len(self._records)
+
+    def _holds(self, space: str, key: str, turn: StoredTurn) -> bool:
+        return any(self._records[number][2] == turn for number in self._index.get((space, key), ()))
 
     def _drop(self) -> None:
         number, (space, keys, _, size) = self._records.popitem(last=False)

@@ -46,13 +46,10 @@ class _Words:
     def __init__(self) -> None:
         self.pieces: list[str] = []
         self._hash = blake2b(digest_size=_TEXT_SIZE)
-        self.any = False
 
     def mark(self) -> bytes:
         if self.pieces:
-            words = _words("".join(self.pieces))
-            self.any = self.any or bool(words)
-            self._hash.update(words)
+            self._hash.update(_words("".join(self.pieces)))
             self.pieces.clear()
         return self._hash.digest()
 
@@ -95,9 +92,8 @@ class Witness:
 
     @property
     def said(self) -> bytes:
-        """The mark of the turn's text so far, as `content_mark` gives it for the message; empty if it is blank."""
-        mark = self._text.mark()
-        return mark if self._text.any else b""
+        """The mark of the turn's text so far, as `content_mark` gives it for the message."""
+        return self._text.mark()
 
     def shape(self, *, last: bool) -> bytes:
         """The turn's shape by now. Before the end it only tells of thoughts: text and calls may still grow."""

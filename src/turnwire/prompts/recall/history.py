@@ -1,0 +1,107 @@
+"""What a turn was said after: one digest of all that precedes a message, by which a remembered turn is found again.
+
+Promise: two positions have equal digests only where everything before them is equal, as far as a client can be relied
+on to send it back. Thoughts do not count, since many clients drop them, nor does the layout of text in assistant
+messages or the writing of arguments; every other word, call, result, image and tool does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import blake2b
+
+import msgspec
+
+from turnwire.prompts.prompt import HistoryKey
+from turnwire.prompts.recall.store import letters_and_digits
+from turnwire.turns import Message, OpaqueBlock, ReasoningBlock, TextBlock, Tool, ToolCallBlock, ToolResultBlock
+
+__all__ = ["History"]
+
+_encode = msgspec.msgpack.Encoder().encode
+_SIZE = 16
+_MOST_UNDATED = 256 * 1024
+_CLOCK = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)?"
+    r"|\d\d?:\d\d(?::\d\d(?:\.\d{1,9})?)?"
+    r"|\d\d?/\d\d?/\d{4}"
+)
+
+
+class History:
+    """The digests of one conversation in its stable form. `digests` are those of its messages, one each."""
+
+    def __init__(self, messages: Sequence[Message], digests: Sequence[bytes], tools: Sequence[Tool]) -> None:
+        self._messages = messages
+        start = 1 if messages and messages[0].role == "system" else 0
+        self._strict = _digest(_encode(tools), *digests[:start])
+        self._loose = _digest(_undated(messages[0].text) if start else b"")
+        chain = b""
+        self._chain = [chain] * (start + 1)
+        for message, digest in zip(messages[start:], digests[start:], strict=True):
+            own = _said(message) if message.role == "assistant" else digest
+            if own:
+                chain = _digest(chain, own)
+            self._chain.append(chain)
+
+    def before(self, position: int) -> HistoryKey:
+        """The key of the message at `position`."""
+        chain = self._chain[position]
+        return HistoryKey(strict=_digest(self._strict, chain), loose=(_digest(self._loose, chain),))
+
+    def coming(self) -> HistoryKey:
+        """The key of the turn that the whole conversation is the prompt of. Some clients end each request with a user
+        message that they take back in the next one, so a second loose digest is without it."""
+        key = self.before(len(self._messages))
+        if not self._ends_with_aside():
+            return key
+        without = _digest(self._loose, self._chain[len(self._messages) - 1])
+        return HistoryKey(strict=key.strict, loose=(*key.loose, without))
+
+    def _ends_with_aside(self) -> bool:
+        """Whether the last message stands beside another one of the user's and brings no results itself."""
+        last = self._messages[-2:]
+        return (
+            len(last) == 2
+            and last[0].role == last[1].role == "user"
+            and not any(isinstance(block, ToolResultBlock) for block in last[1].blocks)
+        )
+
+
+def _said(message: Message) -> bytes:
+    """An assistant message by what clients send back of it; empty where that is nothing."""
+    parts: list[bytes] = []
+    words = "".join("".join([block.text for block in message.blocks if isinstance(block, TextBlock)]).split())
+    if words:
+        parts += (b"text", words.encode("utf-8", "surrogatepass"))
+    for block in message.blocks:
+        if isinstance(block, ToolCallBlock):
+            parts += (b"call", letters_and_digits(block.id).encode("utf-8", "surrogatepass"))
+            parts += (block.name.encode("utf-8", "surrogatepass"), _arguments(block.arguments))
+        elif not isinstance(block, TextBlock | ReasoningBlock):
+            parts += (b"other", block.payload.encode() if isinstance(block, OpaqueBlock) else _encode(block))
+    return _digest(b"assistant", *parts) if parts else b""
+
+
+def _arguments(text: str) -> bytes:
+    try:
+        return msgspec.json.encode(msgspec.json.decode(text), order="deterministic")
+    except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
+        return text.encode("utf-8", "surrogatepass")
+
+
+@lru_cache(maxsize=16)
+def _undated(text: str) -> bytes:
+    """The system text without dates and times: a clock in it does not make another conversation."""
+    plain = text if len(text) > _MOST_UNDATED else _CLOCK.sub("", text)
+    return plain.encode("utf-8", "surrogatepass")
+
+
+def _digest(*parts: bytes) -> bytes:
+    hashed = blake2b(digest_size=_SIZE)
+    for part in parts:
+        hashed.update(len(part).to_bytes(4, "little"))
+        hashed.update(part)
+    return hashed.digest()
