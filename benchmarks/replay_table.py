@@ -360,7 +360,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     verdicts: list[str] = []
     for path in sorted(options.folder.glob("*.jinja")):
         template = load(path)
-        builder = PromptBuilder(template, tokenizer)
+        try:
+            builder = PromptBuilder(template, tokenizer)
+        except TemplateFailure as failure:
+            print(f"| {path.stem} | " + " | ".join(f"refused: {failure}" for _ in names) + " |")
+            continue
         cells: list[str] = []
         for client in names:
             outcome = play(template, tokenizer, client, builder=builder)

@@ -43,13 +43,21 @@ async def test_the_engine_is_held_against_the_models_profile(model: str, warned:
         ({"engine": "vllm:http://127.0.0.1:9", "model": "m", **FILES}, "cannot be used"),
         ({"dialect": "qwen3_codr"}, "qwen3_coder"),
         ({"template": "/does/not/exist"}, "/does/not/exist"),
+        ({"template": "blank.jinja"}, "does not show what the user says"),
+        ({"template": "broken.jinja"}, "does not compile"),
         ({"tokenizer": "/does/not/exist"}, "--tokenizer"),
         ({"seal_key": "short"}, "16 bytes"),
         ({"profiles": "/does/not/exist"}, "/does/not/exist"),
     ],
 )
-async def test_an_unusable_setting_says_what_to_change(tmp_path: Path, over: dict[str, Any], words: str) -> None:
+async def test_an_unusable_setting_says_what_to_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, over: dict[str, Any], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "script.jsonl").write_text('{"text": "Hi."}\n')
+    (tmp_path / "blank.jinja").write_text("{% for m in conversations[0] %}{{ m.content }}{% endfor %}")
+    (tmp_path / "broken.jinja").write_text("{% if %}")
+    over = {"dialect": "hermes", **over}
     settings = {"engine": f"scripted:{tmp_path / 'script.jsonl'}", "model": "test-model"} | over
     with pytest.raises(AssemblyError) as raised:
         await assemble(Settings(**settings))

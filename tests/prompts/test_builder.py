@@ -195,9 +195,12 @@ def test_thoughts_that_a_template_cannot_show_are_noted(tokenizer: Tokenizer) ->
 
 
 def test_a_refused_conversation_says_why(tokenizer: Tokenizer) -> None:
-    builder = PromptBuilder(ChatTemplate("{{ raise_exception('only on Sundays') }}"), tokenizer)
+    source = (
+        "{{ messages[0].content }}{% if messages | length > 2 %}{{ raise_exception('only on Sundays') }}{% endif %}"
+    )
+    builder = PromptBuilder(ChatTemplate(source), tokenizer)
     with pytest.raises(TemplateFailure, match="only on Sundays"):
-        builder.build(Conversation(model="m", messages=(user("a"),)))
+        builder.build(Conversation(model="m", messages=(user("a"), user("b"), user("c"))))
 
 
 def test_nothing_of_the_request_but_its_words_reaches_the_prompt(builder: PromptBuilder, tokenizer: Tokenizer) -> None:

@@ -12,10 +12,12 @@ from families import FAMILIES, source, template
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.templates.encodings import DeepSeekEncoding, HarmonyEncoding
 from turnwire.prompts.templates.probing.probe import probe
 from turnwire.prompts.templates.sandbox import Budget
 from turnwire.prompts.templates.template import ChatTemplate, TemplateFailure, default_template
+from turnwire.prompts.tokenizers.load import load_tokenizer
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -52,6 +54,26 @@ def test_a_template_that_renders_nothing_is_named() -> None:
     traits = probe(ChatTemplate("{{ raise_exception('never') }}"))
     assert "it renders no plain user message" in traits.notes
     assert traits.seams.to_user is None
+
+
+def test_a_template_that_never_shows_the_users_words_is_refused() -> None:
+    for text in ("{% for m in conversations %}{{ m.content }}{% endfor %}", "{{ raise_exception('never') }}", "Hello"):
+        template = ChatTemplate(text)
+        assert probe(template).blank
+        with pytest.raises(TemplateFailure, match="does not show what the user says"):
+            PromptBuilder(template, load_tokenizer())
+
+
+def test_a_header_that_closes_its_own_thought_opens_none_elsewhere() -> None:
+    """With thinking off this template writes an empty thought after its last mark; with thinking on, nothing."""
+    traits = probe(
+        ChatTemplate(
+            "{% for m in messages %}{{ m.content }}<|extra_0|>{% endfor %}"
+            "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n{% endif %}"
+        )
+    )
+    assert (traits.tail_on, traits.tail_off) == ("<|extra_0|>", "<|extra_0|><think>\n\n</think>\n")
+    assert (traits.thought_open, traits.thought_close) == ("", "</think>")
 
 
 def _mutated(source: str, seed: int) -> str:

@@ -7,7 +7,7 @@ import pytest
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.policy import loop_start
 from turnwire.prompts.stability import BILLING_PREFIX, StabilityOptions, stabilise
-from turnwire.prompts.templates.template import default_template
+from turnwire.prompts.templates.template import ChatTemplate, default_template
 from turnwire.prompts.tokenizers.load import load_tokenizer
 from turnwire.turns import (
     Conversation,
@@ -71,6 +71,41 @@ def test_one_block_and_many_read_alike(builder: PromptBuilder) -> None:
     one = builder.build(talk(said("user", "first\nsecond")))
     many = builder.build(talk(said("user", "first\n", "", "second")))
     assert list(one.ids) == list(many.ids)
+
+
+def test_parts_of_a_users_words_follow_each_other_as_templates_write_them(builder: PromptBuilder) -> None:
+    one = builder.build(talk(said("system", "a\n\nb"), said("user", "first second")))
+    many = builder.build(talk(said("system", "a", "b"), said("user", "first", " second")))
+    assert list(one.ids) == list(many.ids)
+
+
+BRINGS_ITS_OWN = """\
+{%- if messages[0].role == 'system' -%}{{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' -}}
+{%- else -%}{{- '<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n' -}}{%- endif -%}
+{%- for m in messages if m.role != 'system' -%}
+{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}"""
+
+
+@pytest.mark.parametrize("empty", [said("system"), said("system", ""), said("developer", "")])
+def test_an_empty_system_message_keeps_a_templates_own_text_out(empty: Message) -> None:
+    qwen = PromptBuilder(ChatTemplate(BRINGS_ITS_OWN), load_tokenizer())
+    assert qwen.traits.empty_system
+    prompt = qwen.build(talk(empty, said("user", "Hi")))
+    text = qwen.tokenizer.decode(prompt.ids)
+    assert text == qwen.template.render([{"role": "system", "content": ""}, {"role": "user", "content": "Hi"}])
+    assert "helpful assistant" not in text
+    assert "helpful assistant" in qwen.tokenizer.decode(qwen.build(talk(said("user", "Hi"))).ids)
+    assert prompt.notes == ()
+
+
+@pytest.mark.parametrize("empty", [said("system", ""), said("user", ""), said("assistant")])
+def test_an_empty_message_is_left_out_with_a_note(builder: PromptBuilder, empty: Message) -> None:
+    assert not builder.traits.empty_system
+    prompt = builder.build(talk(empty, said("user", "Hi")))
+    assert list(prompt.ids) == list(builder.build(talk(said("user", "Hi"))).ids)
+    assert [note.code for note in prompt.notes] == ["stability.empty_dropped"]
 
 
 def test_system_and_developer_openings_are_one() -> None:

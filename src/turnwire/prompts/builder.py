@@ -37,7 +37,7 @@ _ENDING = 24  # tokens of an output that are looked at for an end-of-turn mark
 class PromptBuilder:
     """Builds prompts for one model: its template and tokenizer, what probing showed of the template, the operator's
     replay policy and stability options, and the tokens that may end a turn (by default those the template names).
-    Several threads may use one."""
+    Several threads may use one. A template that does not show what the user says raises TemplateFailure."""
 
     def __init__(
         self,
@@ -53,6 +53,8 @@ class PromptBuilder:
         self.template = template
         self.tokenizer = tokenizer
         self.traits = traits if traits is not None else probe(template)
+        if self.traits.blank:
+            raise TemplateFailure("blank", "the chat template does not show what the user says")
         self.policy = policy or ReplayPolicy()
         self.stability = stability or StabilityOptions()
         self.memory = memory or PieceMemory()
@@ -66,6 +68,7 @@ class PromptBuilder:
             self.stability,
             mid_system=self.traits.mid_system is not None,
             system=self.traits.system,
+            empty_system=self.traits.empty_system,
         )
         begun = _begun(stable.messages)
         if begun is not None:

@@ -19,6 +19,7 @@ NOTES: dict[str, str] = {
     "replay.reasoning_unrendered": "the chat template has no place for earlier reasoning",
     "replay.text_unrendered": "the chat template shows no text beside calls",
     "stability.billing_dropped": "the billing line was kept out of the prompt",
+    "stability.empty_dropped": "an empty {} message was left out of the prompt",
     "stability.results_reordered": "tool results were put in the order of their calls",
     "stability.system_folded": "a system message was folded into the user's side",
     "stability.system_hoisted": "the first system message was placed before the user's words",

@@ -38,13 +38,19 @@ class StabilityOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stabilise(
-    conversation: Conversation, options: StabilityOptions, *, mid_system: bool = True, system: bool = True
+    conversation: Conversation,
+    options: StabilityOptions,
+    *,
+    mid_system: bool = True,
+    system: bool = True,
+    empty_system: bool = False,
 ) -> tuple[Conversation, list[Note]]:
     """The conversation in its one stable form. `mid_system` says that the template takes system messages anywhere,
-    `system` that it takes one at all."""
+    `system` that it takes one at all, `empty_system` that an empty one means something to it."""
     notes: list[Note] = []
     messages = [_cleaned(message, notes) for message in conversation.messages]
-    messages = _one_opening([message for message in messages if message.blocks])
+    messages = _without_empty(messages, conversation.messages, empty_system, notes)
+    messages = _one_opening(messages)
     if options.hoist_system:
         messages = _hoisted(messages, notes)
     messages = _placed(messages, mid_system, system, notes)
@@ -79,8 +85,30 @@ def _cleaned(message: Message, notes: list[Note]) -> Message:
 
 
 def _join(first: str, second: str, role: str) -> str:
-    gap = "\n\n" if role in ("system", "developer") else "\n"
-    return first + second if first.endswith("\n") else first + gap + second
+    """Parts of a user's words follow each other as templates write them; system texts are paragraphs."""
+    if role in ("system", "developer") and not first.endswith("\n"):
+        return f"{first}\n\n{second}"
+    return first + second
+
+
+def _without_empty(
+    messages: Sequence[Message], sent: Sequence[Message], empty_system: bool, notes: list[Note]
+) -> list[Message]:
+    """Messages that say something. An empty system message at the start means that there shall be none; it is kept
+    where the template would else bring a system text of its own."""
+    if all(message.blocks for message in messages):
+        return list(messages)
+    size = 0
+    while size < len(messages) and messages[size].role in ("system", "developer"):
+        size += 1
+    kept = [message for message in messages if message.blocks]
+    wished = any(not message.text for message in sent[:size]) and not any(message.blocks for message in messages[:size])
+    if wished and empty_system:
+        kept.insert(0, Message(role="system", blocks=(TextBlock(text=""),)))
+    for position, (message, own) in enumerate(zip(messages, sent, strict=True)):
+        if not message.blocks and not own.text and not (wished and empty_system and position < size):
+            notes.append(noted("stability.empty_dropped", message.role))
+    return kept
 
 
 def _one_opening(messages: Sequence[Message]) -> list[Message]:

@@ -36,7 +36,7 @@ from turnwire.prompts.recall.store import MemoryTurnStore, TurnStore
 from turnwire.prompts.stability import StabilityOptions
 from turnwire.prompts.templates.encodings.deepseek import DeepSeekEncoding
 from turnwire.prompts.templates.encodings.harmony import HarmonyEncoding
-from turnwire.prompts.templates.sandbox import Budget
+from turnwire.prompts.templates.sandbox import Budget, TemplateFailure
 from turnwire.prompts.templates.template import ChatTemplate, Renderer, default_template
 
 __all__ = ["AssemblyError", "assemble"]
@@ -66,6 +66,8 @@ async def assemble(settings: Settings, progress: Progress | None = None) -> Mode
             raise
     except (SpecError, SourceError, EngineKeyError, UnknownDialect, SealKeyError, ProfileError, ScriptError) as error:
         raise AssemblyError(str(error)) from None
+    except TemplateFailure as failure:
+        raise AssemblyError(f"The chat template cannot be used: {failure}. Give one with --template FILE.") from None
     except EngineError as error:
         raise AssemblyError(f"The engine {settings.engine} cannot be used: {error.message}") from None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from datetime import datetime
 from typing import Any, NoReturn
@@ -15,6 +16,7 @@ from typing import Any, NoReturn
 import jinja2
 from jinja2 import meta, nodes
 from jinja2.ext import Extension, LoopControlExtension
+from jinja2.filters import do_format, do_replace, sync_do_join
 from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEnvironment
@@ -31,7 +33,8 @@ _PADDING = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs"})
 
 class TemplateFailure(Exception):
     """A template could not be compiled or rendered. `kind` is `syntax`, `refused` (the template itself raised),
-    `forbidden` (the sandbox said no), `budget` (too many steps or too much output) or `error`."""
+    `forbidden` (the sandbox said no), `budget` (too many steps or too much output), `blank` (it leaves out the user's
+    words) or `error`."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -163,7 +166,9 @@ class _Bounded(SandboxedEnvironment):
         elif name in ("format", "format_map") and _wide(str(_owner(__obj))):
             raise _Exhausted("the chat template pads a text too far")
         elif name == "replace" and len(args) >= 2 and isinstance(owner := _owner(__obj), str):
-            budget.check_size(len(owner) + owner.count(str(args[0])) * len(str(args[1])))
+            budget.check_size(_replaced_size(owner, args[0], args[1]))
+        elif name == "join" and args and isinstance(owner := _owner(__obj), str):
+            budget.check_size(_joined_size(args[0], owner))
         # Counted here and not left to the interpreter: its own limit may lie beyond the end of the C stack.
         if budget.depth <= 0:
             raise _Exhausted("the chat template recurses without end")
@@ -197,14 +202,26 @@ def _owner(method: Any) -> Any:
     return getattr(method, "__self__", None) or getattr(getattr(method, "__wrapped__", None), "__self__", None)
 
 
+def _replaced_size(text: Any, old: Any, new: Any) -> int:
+    """How long `text` gets when every `old` in it becomes `new`."""
+    whole = str(text)
+    return len(whole) + whole.count(str(old)) * len(str(new))
+
+
+def _joined_size(items: Any, separator: Any) -> int:
+    """How long the texts among `items` get when they are joined; a lazy sequence is read only once, by the join."""
+    if not isinstance(items, Sized) or not isinstance(items, Iterable):
+        return 0
+    return sum(len(item) for item in items if isinstance(item, str)) + len(items) * len(str(separator))
+
+
+# A width of more than six digits, or one that is taken from the arguments.
+_WIDE = re.compile(r"[0-9]{7}|%[-+ #0]*\*|%[^%]*?\.\*|\{[^{}]*:[^{}]*\{")
+
+
 def _wide(pattern: str) -> bool:
-    """Whether a %-format holds a width of more than six digits, or takes one from its arguments."""
-    digits = 0
-    for character in pattern:
-        digits = digits + 1 if character.isdigit() else 0
-        if digits > 6:
-            return True
-    return "%*" in pattern
+    """Whether a format string can pad its arguments beyond all measure."""
+    return _WIDE.search(pattern) is not None
 
 
 def _wrap_concats(tree: nodes.Node) -> None:
@@ -228,24 +245,44 @@ class _Permissive(_Bounded):
 
 
 def _narrow(filter_function: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter that refuses numbers no chat template needs, and formats that hold such."""
+    """A filter whose numbers are widths and counts: it refuses those no chat template needs."""
 
     @functools.wraps(filter_function)
     def checked(*args: Any, **kwargs: Any) -> Any:
         for value in (*args, *kwargs.values()):
             if isinstance(value, int) and value > _WIDEST:
                 raise _Exhausted("the chat template pads a text too far")
-        if filter_function.__name__ == "do_format" and _wide(str(args[0])):
-            raise _Exhausted("the chat template pads a text too far")
         return filter_function(*args, **kwargs)
 
     return checked
 
 
+def _format(pattern: str, *args: Any, **kwargs: Any) -> str:
+    """The `format` filter. Its numbers are values, of any size; only its pattern can pad."""
+    if _wide(str(pattern)):
+        raise _Exhausted("the chat template pads a text too far")
+    return do_format(pattern, *args, **kwargs)
+
+
+@jinja2.pass_context
+def _replace(context: Context, text: Any, old: Any, new: Any, count: int | None = None) -> str:
+    _budget_of(context).check_size(_replaced_size(text, old, new))
+    return do_replace(context.eval_ctx, text, old, new, count)
+
+
+@jinja2.pass_context
+def _join(context: Context, value: Any, d: str = "", attribute: str | int | None = None) -> str:
+    _budget_of(context).check_size(_joined_size(value, d))
+    joined = sync_do_join(context.eval_ctx, value, d, attribute)
+    _budget_of(context).check_size(len(joined))
+    return joined
+
+
 def _environment(kind: type[_Bounded]) -> _Bounded:
     environment = kind(trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, LoopControlExtension])
     environment.filters.update({"tojson": _tojson, "from_json": _from_json, "__counted": _counted, "__sized": _sized})
-    for name in ("center", "indent", "wordwrap", "batch", "slice", "format"):
+    environment.filters.update({"format": _format, "replace": _replace, "join": _join})
+    for name in ("center", "indent", "wordwrap", "batch", "slice"):
         environment.filters[name] = _narrow(environment.filters[name])
     environment.globals["raise_exception"] = _raise_exception
     del environment.globals["lipsum"]

@@ -37,7 +37,7 @@ class Seams(msgspec.Struct, frozen=True, kw_only=True):
 class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     """What rendering small conversations showed. `None` means: the template has no such thing. `tail` is the generation
     header by default, `tail_on` and `tail_off` those with thinking switched; `thought_open` is what `tail_on` pre-fills
-    of a thought, `thought_close` the mark that ends one."""
+    of a thought, `thought_close` the mark that ends one. `blank` says that no rendering shows the user's words."""
 
     reasoning_field: ReasoningField | None = "reasoning_content"
     kept: tuple[KeptThought, ...] = ("tool_after",)
@@ -56,6 +56,7 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     arguments: Literal["object", "text"] = "object"
     content: Literal["text", "parts"] = "text"
     system: bool = True
+    empty_system: bool = False
     mid_system: Literal["system", "developer"] | None = None
     parallel_calls: bool = True
     user_after_user: bool = True
@@ -71,6 +72,7 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     thought_open: str = ""
     thought_close: str = ""
     seams: Seams = Seams()
+    blank: bool = False
     notes: tuple[str, ...] = ()
 
     @property

@@ -5,6 +5,7 @@ Promise: every field is either honoured or noted; only what cannot be understood
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -192,14 +193,19 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+# The words as they stand between blanks; long texts are searched, not split.
+_SWITCH = re.compile(r"(?<!\S)/(?:no_)?think(?!\S)")
+
+
 def _soft_switch(messages: tuple[Message, ...]) -> Literal["on", "off"] | None:
     """`/no_think` and `/think` in the last user text or the system prompt, as Qwen and Nemotron models read them."""
     user = next((m for m in reversed(messages) if m.role == "user" and m.text), None)
     system = next((m for m in messages if m.role in ("system", "developer")), None)
     for message in (user, system):
-        words = message.text.split() if message is not None else []
-        if "/no_think" in words:
-            return "off"
-        if "/think" in words:
-            return "on"
+        text = message.text if message is not None else ""
+        if "think" not in text:
+            continue
+        words = {found[0] for found in _SWITCH.finditer(text)}
+        if words:
+            return "off" if "/no_think" in words else "on"
     return None

@@ -33,6 +33,7 @@ class _Probe:
         self.stage = Stage(template)
         self.cast = Cast()
         self.notes: list[str] = []
+        self.blank = False
 
     def traits(self) -> TemplateTraits:
         content = self._content_form()
@@ -68,6 +69,7 @@ class _Probe:
             arguments=arguments,
             content=content,
             system=self._has_system(),
+            empty_system=self._has_empty_system(),
             mid_system=self._mid_system(),
             parallel_calls=self._parallel(),
             user_after_user=self.stage.show([said_by_user("a"), said_by_user("b")]) is not None,
@@ -83,6 +85,7 @@ class _Probe:
             thought_open=opener,
             thought_close=closer,
             seams=seams,
+            blank=self.blank,
             notes=tuple(self.notes),
         )
 
@@ -97,6 +100,9 @@ class _Probe:
                     return "parts" if form == "parts" else "text"
         self.stage.content, self.stage.empty_tools = "text", "none"
         self.notes.append("it renders no plain user message")
+        opening: TemplateMessage = {"role": "system", "content": "top"}
+        scenes = [[said_by_user(word)], [opening, said_by_user(word)]]
+        self.blank = not any(word in (self.stage.show(scene) or "") for scene in scenes)
         return "text"
 
     def _argument_form(self) -> Literal["object", "text"]:
@@ -152,6 +158,12 @@ class _Probe:
         word = mark("system")
         text = self.stage.show([{"role": "system", "content": word}, said_by_user("go")])
         return text is not None and word in text
+
+    def _has_empty_system(self) -> bool:
+        """Whether an empty system message reads otherwise than none at all."""
+        asked = said_by_user("go")
+        empty = self.stage.show([{"role": "system", "content": ""}, asked])
+        return empty is not None and empty != self.stage.show([asked])
 
     def _mid_system(self) -> Literal["system", "developer"] | None:
         word, first, last = mark("midway"), mark("first"), mark("last")

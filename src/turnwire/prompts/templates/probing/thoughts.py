@@ -188,6 +188,9 @@ def _marks_of_headers(on: str, off: str | None) -> tuple[str, str]:
         return "", ""
     only = [off[start:end] for start, end in markers(off) if off[start:end] not in on]
     prefilled = any(off[start:end] in on[start - end - 2 :] for start, end in markers(off))
+    begun = on.rstrip()
+    if off.startswith(begun) and len(markers(off[len(begun) :])) > 1:
+        prefilled = False  # the header without a thought opens one itself before it closes it
     return (_opener(on, off) if prefilled else ""), (only[-1] if only else "")
 
 
