@@ -7,6 +7,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import msgspec
+
 from turnwire.parsers import Dialect
 from turnwire.turns import Tool
 
@@ -50,6 +52,9 @@ def markers(dialect: Dialect) -> list[str]:
         elif isinstance(value, tuple):
             for item in value:
                 walk(item)
+        elif isinstance(value, msgspec.Struct):
+            for name in value.__struct_fields__:
+                walk(getattr(value, name))
         elif dataclasses.is_dataclass(value):
             for name in (field.name for field in dataclasses.fields(value)):
                 if name not in {"name", "aliases", "reasoning_aliases", "turns", "header"}:

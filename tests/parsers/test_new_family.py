@@ -4,7 +4,7 @@ from running import parse
 from samples import TOOLS
 
 from turnwire.parsers import Dialect, Reasoning, Start, start_state
-from turnwire.parsers.codecs.tagged import Tagged
+from turnwire.parsers.codecs.tagged import Headers, Tagged
 
 ACME = Dialect(
     name="acme",
@@ -16,8 +16,7 @@ ACME = Dialect(
             call_close=("</act>",),
             param_open=("<with",),
             param_close=("</with>",),
-            name_attribute="tool",
-            key_attribute="key",
+            headers=Headers(name_attribute="tool", key_attribute="key"),
         ),
     ),
     ends=("<over/>",),

@@ -9,8 +9,8 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from turnwire.parsers.codecs.attributes import read_attribute
 from turnwire.parsers.codecs.steps import CallSteps
-from turnwire.parsers.codecs.tags import read_attribute
 from turnwire.parsers.dialect import Codec, Sign
 from turnwire.parsers.scanner import Scanner
 from turnwire.parsers.schema import ANY, STRING, Shape, escape, quote, shape_of, write

@@ -9,9 +9,9 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from turnwire.parsers.codecs.arguments import JSON_TEXT, Arguments
+from turnwire.parsers.codecs.attributes import read_attribute
 from turnwire.parsers.codecs.json_text import JsonText
 from turnwire.parsers.codecs.steps import Steps
-from turnwire.parsers.codecs.tags import read_attribute
 from turnwire.parsers.dialect import RouterCodec, Sign, Start
 from turnwire.parsers.scanner import Scanner, blanks, prose_pattern
 from turnwire.parsers.schema import STRING, Shape

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from turnwire.parsers.codecs.named import Named
-from turnwire.parsers.codecs.tagged import Tagged
+from turnwire.parsers.codecs.tagged import Headers, Repairs, Tagged, Values
 from turnwire.parsers.dialect import Dialect, Reasoning
 
 __all__ = ["DIALECTS"]
@@ -40,11 +40,9 @@ def dsml(block: str, space: str = "") -> Tagged:
         call_close=spelled(f"</{{}}{space}invoke>"),
         param_open=spelled(f"<{{}}{space}parameter"),
         param_close=spelled(f"</{{}}{space}parameter>"),
-        name_attribute="name",
-        key_attribute="name",
-        type_attribute="string",
-        json_body=True,
-        unwraps=("arguments", "input"),
+        headers=Headers(name_attribute="name", key_attribute="name"),
+        values=Values(type_attribute="string"),
+        repairs=Repairs(json_body=True, unwraps=("arguments", "input")),
     )
 
 

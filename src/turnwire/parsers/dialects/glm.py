@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
-from turnwire.parsers.codecs.tagged import Tagged
+from turnwire.parsers.codecs.tagged import Headers, Tagged, Values
 from turnwire.parsers.dialect import Dialect, Reasoning
 
 __all__ = ["DIALECTS"]
@@ -12,11 +12,10 @@ __all__ = ["DIALECTS"]
 GLM = Tagged(
     call_open=("<tool_call>",),
     call_close=("</tool_call>",),
-    header_end="",
     param_open=("<arg_key>",),
-    key_end=("</arg_key>",),
-    value_open=("<arg_value>",),
     param_close=("</arg_value>",),
+    headers=Headers(end="", key_end=("</arg_key>",)),
+    values=Values(open=("<arg_value>",)),
 )
 # Hy3 wraps the calls once more; all its markers may carry one suffix.
 SUFFIXES = ("", ":opensource")
@@ -25,11 +24,14 @@ HY3 = replace(
     sections=tuple((f"<tool_calls{end}>", f"</tool_calls{end}>") for end in SUFFIXES),
     call_open=tuple(f"<tool_call{end}>" for end in SUFFIXES),
     call_close=tuple(f"</tool_call{end}>" for end in SUFFIXES),
-    name_ends=("\n", "\\n", *(f"<tool_sep{end}>" for end in SUFFIXES)),
     param_open=tuple(f"<arg_key{end}>" for end in SUFFIXES),
-    key_end=tuple(f"</arg_key{end}>" for end in SUFFIXES),
-    value_open=tuple(f"<arg_value{end}>" for end in SUFFIXES),
     param_close=tuple(f"</arg_value{end}>" for end in SUFFIXES),
+    headers=Headers(
+        end="",
+        name_ends=("\n", "\\n", *(f"<tool_sep{end}>" for end in SUFFIXES)),
+        key_end=tuple(f"</arg_key{end}>" for end in SUFFIXES),
+    ),
+    values=Values(open=tuple(f"<arg_value{end}>" for end in SUFFIXES)),
 )
 ENDS = ("<|user|>", "<|observation|>", "<|endoftext|>")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turnwire.parsers.codecs.tagged import Tagged
+from turnwire.parsers.codecs.tagged import Headers, Tagged
 from turnwire.parsers.dialect import Dialect, Reasoning
 
 __all__ = ["DIALECTS"]
@@ -13,8 +13,7 @@ MINIMAX_M2 = Tagged(
     call_close=("</invoke>",),
     param_open=("<parameter",),
     param_close=("</parameter>",),
-    name_attribute="name",
-    key_attribute="name",
+    headers=Headers(name_attribute="name", key_attribute="name"),
 )
 
 DIALECTS = (

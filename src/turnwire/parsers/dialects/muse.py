@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from turnwire.parsers.codecs.channels import Channels, Header, Route
-from turnwire.parsers.codecs.tagged import Tagged
+from turnwire.parsers.codecs.tagged import Headers, Tagged, Values
 from turnwire.parsers.dialect import Dialect
 
 __all__ = ["DIALECTS"]
@@ -33,10 +33,8 @@ ATEM = Tagged(
     call_close=("</atem:invoke>",),
     param_open=("<atem:parameter",),
     param_close=("</atem:parameter>",),
-    name_attribute="name",
-    key_attribute="name",
-    guess=True,
-    doubled=True,
+    headers=Headers(name_attribute="name", key_attribute="name", doubled=True),
+    values=Values(guess=True),
 )
 
 DIALECTS = (

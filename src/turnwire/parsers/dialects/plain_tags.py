@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from turnwire.parsers.codecs.envelope import Envelope
-from turnwire.parsers.codecs.plain_tags import PlainTags
-from turnwire.parsers.codecs.tagged import Tagged
+from turnwire.parsers.codecs.tagged import Headers, PlainTags, Repairs, Tagged
 from turnwire.parsers.dialect import Dialect, Reasoning
 
 __all__ = ["DIALECTS"]
 
+NAMED = Headers(name_attribute="name", key_attribute="name")
 STEP3 = Tagged(
     sections=(("<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"),),
-    fillers=("<｜tool_call_begin｜>", "<｜tool_call_end｜>", "function<｜tool_sep｜>", "<｜tool_sep｜>"),
     call_open=("<steptml:invoke",),
     call_close=("</steptml:invoke>",),
     param_open=("<steptml:parameter",),
     param_close=("</steptml:parameter>",),
-    name_attribute="name",
-    key_attribute="name",
+    headers=NAMED,
+    repairs=Repairs(
+        fillers=("<｜tool_call_begin｜>", "<｜tool_call_end｜>", "function<｜tool_sep｜>", "<｜tool_sep｜>")
+    ),
 )
 # A tokenizer's mark for a space leaks into the tags of some deployments; others lose the space.
 MINICPM5 = PlainTags(
@@ -25,10 +26,8 @@ MINICPM5 = PlainTags(
     call_close=("</function>",),
     param_open=("<param", "<paramĠ"),
     param_close=("</param>",),
-    wrong_close=("</parameter>",),
-    name_attribute="name",
-    key_attribute="name",
-    unwraps=("properties", "arguments", "parameters"),
+    headers=NAMED,
+    repairs=Repairs(wrong_close=("</parameter>",), unwraps=("properties", "arguments", "parameters")),
 )
 DOTS_OPEN, DOTS_CLOSE = "<dots_function_call>", "</dots_function_call>"
 DOTS = Tagged(
@@ -37,10 +36,8 @@ DOTS = Tagged(
     call_close=("</invoke>",),
     param_open=("<parameter",),
     param_close=("</parameter>",),
-    name_attribute="name",
-    key_attribute="name",
-    json_body=True,
-    lists=Envelope(wrappers=((DOTS_OPEN, DOTS_CLOSE),)),
+    headers=NAMED,
+    repairs=Repairs(json_body=True, lists=Envelope(wrappers=((DOTS_OPEN, DOTS_CLOSE),))),
 )
 
 DIALECTS = (

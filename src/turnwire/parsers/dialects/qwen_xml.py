@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
-from turnwire.parsers.codecs.tagged import Tagged
+from turnwire.parsers.codecs.tagged import Repairs, Tagged, Values
 from turnwire.parsers.dialect import Dialect, Reasoning
 
 __all__ = ["DIALECTS", "QWEN_XML"]
@@ -15,10 +15,13 @@ QWEN_XML = Tagged(
     call_close=("</function>",),
     param_open=("<parameter=",),
     param_close=("</parameter>",),
-    newlines="both",
-    loose_open=("<function ", "<function"),
-    wrong_close=("</param>", "</arg_value>", "</invoke>"),
+    values=Values(newlines="both"),
+    repairs=Repairs(
+        loose_open=("<function ", "<function"),
+        wrong_close=("</param>", "</arg_value>", "</invoke>"),
+    ),
 )
+PAIRED = Values(newlines="paired")
 
 DIALECTS = (
     Dialect(
@@ -39,11 +42,11 @@ DIALECTS = (
         calls=(QWEN_XML,),
         aliases=("step3_5", "step3_7", "step3p7"),
     ),
-    Dialect(name="mimo", reasoning=Reasoning(), calls=(replace(QWEN_XML, newlines="paired"),), aliases=("mimo_v2",)),
+    Dialect(name="mimo", reasoning=Reasoning(), calls=(replace(QWEN_XML, values=PAIRED),), aliases=("mimo_v2",)),
     Dialect(
         name="seed_oss",
         reasoning=Reasoning(("<seed:think>",), ("</seed:think>",)),
-        calls=(replace(QWEN_XML, sections=(("<seed:tool_call>", "</seed:tool_call>"),), newlines="paired"),),
+        calls=(replace(QWEN_XML, sections=(("<seed:tool_call>", "</seed:tool_call>"),), values=PAIRED),),
         ends=("<seed:eos>",),
         aliases=("seed",),
         reasoning_aliases=("seed_think",),

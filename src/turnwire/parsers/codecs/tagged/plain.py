@@ -1,13 +1,16 @@
-"""Tagged calls without any wrapper: since anyone may write such tags, a call must name what was offered."""
+"""Tagged calls without any wrapper: since anyone may write such tags, a call must name what was offered.
+
+Promise: text that names no offered tool, or an argument that the tool does not have first, stays text.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from turnwire.parsers.codecs.tagged import STEPS, Tagged, TaggedCodec
-from turnwire.parsers.codecs.tags import State, Tag
+from turnwire.parsers.codecs.tagged.reader import STEPS, TaggedCodec
+from turnwire.parsers.codecs.tagged.states import On, State, Tag
+from turnwire.parsers.codecs.tagged.table import Tagged
 from turnwire.parsers.dialect import Codec
 from turnwire.parsers.scanner import WAIT, Scanner, blanks
 
@@ -20,8 +23,7 @@ _CDATA: Final = Scanner(["<![CDATA["])
 _CDATA_END: Final = Scanner(["]]>"])
 
 
-@dataclass(frozen=True, slots=True)
-class PlainTags(Tagged):
+class PlainTags(Tagged, frozen=True, kw_only=True):
     """A tagged syntax whose calls stand in the text as they are. A call counts if its tool was offered and its first
     argument, if it has one, is known to that tool. A value may stand in a CDATA section, where tags are text."""
 
@@ -46,7 +48,7 @@ class PlainTagsCodec(TaggedCodec):
     def finish(self) -> None:
         """The end of the output: what was not believed yet is text."""
         if self._sink.trial is not None:
-            self._refuse()
+            self._refuse(On.PROSE)
         else:
             super().finish()
 
@@ -71,19 +73,19 @@ class PlainTagsCodec(TaggedCodec):
                 and marker is not WAIT
                 and self._plan.meanings[State.BODY].get(marker or "") not in known
             ):
-                self._refuse()
+                self._refuse(On.PROSE)
                 return pos
         return super()._body(text, pos)
 
-    def _open_value(self, raw: str) -> None:
+    def _open_value(self, on: On, raw: str) -> None:
         if self._sink.trial is not None:
-            key = self._key_in(self._header)
-            if key not in self._machine.properties(self._name) and key not in self._table.unwraps:
+            key = self._plan.key_in(self._header)
+            if key not in self._machine.properties(self._name) and key not in self._table.repairs.unwraps:
                 self._sink.keep(raw)
-                self._refuse()
+                self._refuse(On.PROSE)
                 return
             self._machine.open_call(self._name)
-        super()._open_value(raw)
+        super()._open_value(on, raw)
         self._data = False
         self._fresh = True
 

@@ -1,0 +1,6 @@
+"""Calls written as tags around each argument: the table, its states, its reader, and how a value's end is found."""
+
+from turnwire.parsers.codecs.tagged.plain import PlainTags
+from turnwire.parsers.codecs.tagged.table import Headers, Repairs, Tagged, Values
+
+__all__ = ["Headers", "PlainTags", "Repairs", "Tagged", "Values"]
