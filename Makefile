@@ -10,7 +10,7 @@ CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwire
 .PHONY: help serve test coverage test-clients test-engines lint bench fuzz clean
 
 help:
-	@echo "make serve         run the gateway on the embedded model (http://127.0.0.1:8000)"
+	@echo "make serve         run the gateway on the embedded model (http://127.0.0.1:8390)"
 	@echo "make test          run the tests"
 	@echo "make coverage      the same, and which lines they reach"
 	@echo "make test-clients  run the real, pinned clients against the gateway"

@@ -160,3 +160,31 @@ def test_dialects_lists_every_name() -> None:
     assert re.search(r"^qwen3_coder .*qwen3_xml", shown, re.MULTILINE)
     rows = json.loads(run("dialects", "--json").output)
     assert len(rows) == len(shown.splitlines())
+
+
+def test_a_config_file_is_written_shown_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "turnwire.toml"
+    assert run("config", "init", str(file)).exit_code == 0
+    assert "exists already" in run("config", "init", str(file)).output
+    assert run("config", "check", str(file)).output.startswith(f"{file}: fine")
+    file.write_text(f'port = 1234\nseal_key = "0123456789abcdef0123"\nengine = "{script(tmp_path)}"\n')
+    monkeypatch.setenv("TURNWIRE_QUEUE", "7")
+    shown = run("config", "show", "--config", str(file), "--host", "::1").output.splitlines()
+    assert f"port = 1234  ({file}:1)" in shown
+    assert "queue = 7  (TURNWIRE_QUEUE)" in shown
+    assert 'host = "::1"  (--host)' in shown
+    assert "0123456789abcdef" not in "".join(shown)
+    values = json.loads(run("config", "show", "--config", str(file), "--json").output)
+    assert values["port"] == {"value": 1234, "origin": f"{file}:1"}
+    assert values["keepalive"]["origin"] == "default"
+    file.write_text('[[model]]\nname = "a"\nengine = "vlm:x"\nkey_env = "NOT_SET"\ntemplate = "/none.jinja"\n')
+    result = run("config", "check", str(file))
+    assert result.exit_code == 1
+    for words in ("did you mean vllm", "NOT_SET", "/none.jinja does not exist"):
+        assert f"model a: {words}" in result.output or words in result.output
+
+
+def test_an_impossible_port_is_said() -> None:
+    result = run("serve", "--port", "99999")
+    assert result.exit_code == 1
+    assert "--port: 'port' has a wrong value" in result.output

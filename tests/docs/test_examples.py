@@ -41,7 +41,7 @@ def _found(*kinds: str) -> Iterator[object]:
 def test_python_examples_run(code: str, tmp_path: Path, gateway: str) -> None:
     environment = os.environ | {"TURNWIRE_URL": gateway}
     program = tmp_path / "example.py"
-    program.write_text(code.replace("http://127.0.0.1:8000", gateway), encoding="utf-8")
+    program.write_text(code.replace("http://127.0.0.1:8390", gateway), encoding="utf-8")
     ran = subprocess.run(
         [sys.executable, program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
     )
@@ -54,7 +54,7 @@ def test_shell_examples_run(code: str, tmp_path: Path, gateway: str) -> None:
     (tmp_path / "script.jsonl").write_text("".join(json.dumps(line) + "\n" for line in SCRIPT))
     (tmp_path / "output.txt").write_text("plan\n</think>\n\nHello.\n")
     ran = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", code.replace("http://127.0.0.1:8000", gateway)],
+        ["bash", "-euo", "pipefail", "-c", code.replace("http://127.0.0.1:8390", gateway)],
         cwd=tmp_path,
         env=os.environ | {"PATH": path, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)},
         capture_output=True,

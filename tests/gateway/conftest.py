@@ -17,7 +17,7 @@ import uvicorn
 from turnwire.gateway.app import Gateway
 from turnwire.gateway.server import server_config
 from turnwire.gateway.settings import Settings
-from turnwire.gateway.setup.assembly import assemble
+from turnwire.gateway.setup.assembly import assemble_models
 
 
 class Client:
@@ -53,8 +53,7 @@ class Client:
 
 @asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[Client]:
-    runtime = await assemble(settings)
-    gateway = Gateway(settings, [runtime])
+    gateway = Gateway(settings, await assemble_models(settings))
     listener = socket.socket()
     # Small, so that a reader which stops is felt after kilobytes and not after megabytes.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 32 * 1024)

@@ -89,7 +89,6 @@ async def test_the_model_by_id_by_alias_and_by_the_embedding_models_own_id(serve
         ({"input": ["x"] * 3000}, "input"),
         ({"encoding_format": "int8"}, "encoding_format"),
         ({"dimensions": 0}, "dimensions"),
-        ({"model": ""}, "model"),
     ],
 )
 def test_a_wrong_field_is_named(over: dict[str, Any], param: str) -> None:

@@ -1,41 +1,149 @@
-"""Settings: flags over file over environment over defaults, and errors that name the key."""
+"""Settings: flags over environment over file over defaults, and errors that name the place."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
-from turnwire.gateway.settings import Settings, SettingsError, load_settings
+from turnwire.gateway.settings import ModelSettings, Settings, SettingsError, described
+from turnwire.gateway.setup.config_file import GROUPS, commented_file
+from turnwire.gateway.setup.loading import load, load_settings
+
+TWO_MODELS = """\
+log_level = "error"
+
+[[model]]
+name = "big"
+engine = "http://127.0.0.1:1"
+roles = ["default", "opus"]
+fallbacks = ["small"]
+
+[model.defaults]
+temperature = 0.2
+
+[[model]]
+name = "small"
+aliases = ["tiny"]
+engine = "openai:http://127.0.0.1:2/v1"
+key-env = "TURNWIRE_SMALL_KEY"
+roles = ["haiku", "background"]
+window = 4096
+"""
+
+
+def written(folder: Path, text: str) -> str:
+    file = folder / "turnwire.toml"
+    file.write_text(text)
+    return str(file)
 
 
 def test_defaults_need_nothing() -> None:
     assert load_settings({}, config=None, environ={}) == Settings()
 
 
-def test_flags_override_the_file_which_overrides_the_environment(tmp_path: Path) -> None:
-    config = tmp_path / "turnwire.toml"
-    config.write_text('port = 2\nmodel = "file"\nhistory-thinking = "keep"\n')
-    environ = {"TURNWIRE_PORT": "1", "TURNWIRE_MODEL": "env", "TURNWIRE_HOST": "::1", "TURNWIRE_ALIAS": "a,b"}
-    settings = load_settings({"port": 3, "model": None, "alias": ()}, config=str(config), environ=environ)
-    assert (settings.port, settings.model, settings.host) == (3, "file", "::1")
+def test_flags_override_the_environment_which_overrides_the_file(tmp_path: Path) -> None:
+    config = written(tmp_path, 'port = 2\nmodel = "file"\nstore = "memory"\nhistory-thinking = "keep"\n')
+    environ = {"TURNWIRE_PORT": "1", "TURNWIRE_MODEL": "env", "TURNWIRE_ALIAS": "a,b", "TURNWIRE_KEYS": ""}
+    loaded = load({"port": 3, "model": None, "alias": ()}, config=config, environ=environ)
+    settings = loaded.settings
+    assert (settings.port, settings.model, settings.store, settings.keys) == (3, "env", "memory", None)
     assert settings.history_thinking == "keep"
     assert settings.alias == ("a", "b")
-
-
-def test_an_unknown_key_names_the_close_ones(tmp_path: Path) -> None:
-    config = tmp_path / "turnwire.toml"
-    config.write_text('dialct = "hermes"\n')
-    with pytest.raises(SettingsError, match=r"unknown setting 'dialct'.*dialect"):
-        load_settings({}, config=str(config), environ={})
+    assert loaded.origins == {
+        "port": "--port",
+        "model": "TURNWIRE_MODEL",
+        "alias": "TURNWIRE_ALIAS",
+        "store": f"{config}:3",
+        "history_thinking": f"{config}:4",
+    }
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [("port = 'x'", "wrong value"), ("port = ", "not valid TOML"), (None, "does not exist")]
+    ("content", "message"),
+    [
+        ('host = "::1"\ndialct = "hermes"', r":2: unknown setting 'dialct'. Did you mean dialect"),
+        ("\nport = 'x'", r":2: 'port' has a wrong value: Expected 'int'"),
+        ("port = 99999", r":1: 'port' has a wrong value: Expected 'int' <= 65535"),
+        ("concurrency = -5", r":1: 'concurrency' has a wrong value"),
+        ("keepalive = -1", r":1: 'keepalive' has a wrong value"),
+        ("port = 1 2", "not valid TOML.*line 1"),
+        (None, "does not exist.*config init"),
+        ('model = ["a"]', r"\[\[model\]\] tables"),
+        ('[[model]]\nengine = "embedded"', r":1: every \[\[model\]\] needs a name"),
+        ('[[model]]\nname = "a"\n[[model]]\nname = "b"\nwindw = 3', r":5: unknown setting 'windw' of a model.*window"),
+        ('[[model]]\nname = "a"\nwindow = 8\n[[model]]\nname = "b"\nwindow = -3', r":6: 'window' of a model"),
+        ('[[model]]\nname = "a"\nroles = ["boss"]', r":3: 'roles.*Invalid enum value 'boss'"),
+        ('[[model]]\nname = "a"\n[model.defaults]\ntop_p = 3', r":4: 'defaults.top_p' of a model"),
+        ('[[model]]\nname = "a"\n[[model]]\nname = "b"\naliases = ["a"]', r":4: two models are called 'a'"),
+        ('[[model]]\nname = "a"\nroles = ["opus"]\n[[model]]\nname = "b"\nroles = ["opus"]', r":6: two models.*'opus'"),
+        (
+            '[[model]]\nname = "small"\n[[model]]\nname = "b"\nfallbacks = ["smal"]',
+            ":5: the fallback 'smal'.*small",
+        ),
+        ('[[model]]\nname = "a"\nengine = "x"\nengines = ["y"]', r":4: give 'engine' or 'engines'"),
+        ('[[model]]\nname = "a"\nkey_env = "x"\nkey_file = "y"', r":4: give 'key_env' or 'key_file'"),
+        ('engine = "embedded"\n[[model]]\nname = "a"', r":1 describes the one model.*:2 has"),
+    ],
 )
-def test_unusable_files_are_explained(tmp_path: Path, content: str | None, message: str) -> None:
-    config = tmp_path / "turnwire.toml"
-    if content is not None:
-        config.write_text(content)
+def test_what_is_wrong_in_a_file_is_said_with_its_line(tmp_path: Path, content: str | None, message: str) -> None:
+    config = written(tmp_path, content) if content is not None else str(tmp_path / "none.toml")
+    with pytest.raises(SettingsError, match=f"(?s){message}"):
+        load_settings({}, config=config, environ={})
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({"TURNWIRE_PROT": "1"}, "TURNWIRE_PROT is no setting. Did you mean TURNWIRE_PORT"),
+        ({"TURNWIRE_PORT": "many"}, "TURNWIRE_PORT: 'port' has a wrong value"),
+        ({"TURNWIRE_QUEUE": "-1"}, "TURNWIRE_QUEUE: 'queue' has a wrong value"),
+        ({"TURNWIRE_MODELS": "x"}, "TURNWIRE_MODELS is no setting"),
+    ],
+)
+def test_a_wrong_variable_is_named(environ: dict[str, str], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
-        load_settings({}, config=str(config), environ={})
+        load_settings({}, config=None, environ=environ)
+
+
+def test_a_wrong_flag_is_named() -> None:
+    with pytest.raises(SettingsError, match=r"--port: 'port' has a wrong value"):
+        load_settings({"port": 99_999}, config=None, environ={})
+
+
+def test_several_models(tmp_path: Path) -> None:
+    environ = {"TURNWIRE_SMALL_KEY": "sk-1", "TURNWIRE_URL": "http://x", "TURNWIRE_CONFIG": "y"}
+    settings = load_settings({}, config=written(tmp_path, TWO_MODELS), environ=environ)
+    big, small = settings.served()
+    assert (big.name, big.roles, big.fallbacks, big.defaults.temperature) == (
+        *("big", ("default", "opus"), ("small",)),
+        0.2,
+    )
+    assert (small.aliases, small.key_env, small.window) == (("tiny",), "TURNWIRE_SMALL_KEY", 4096)
+    with pytest.raises(SettingsError, match=r"--engine describes the one model"):
+        load_settings({"engine": "embedded"}, config=written(tmp_path, TWO_MODELS), environ={})
+
+
+def test_flags_are_enough_for_one_model() -> None:
+    (model,) = load_settings({"model": "m", "engine": "vllm:a:1,vllm:b:1"}, config=None, environ={}).served()
+    assert (model.name, model.specs) == ("m", ("vllm:a:1", "vllm:b:1"))
+
+
+def test_every_setting_is_described() -> None:
+    for kind in (Settings, ModelSettings):
+        assert not [name for name, text in described(kind).items() if not text.endswith((".", "]"))]
+
+
+def test_the_written_file_names_every_setting_and_changes_none(tmp_path: Path) -> None:
+    text = commented_file()
+    assert load_settings({}, config=written(tmp_path, text), environ={}) == Settings()
+    head, _, tail = text.partition("# --- Several models")
+    uncommented = "\n".join(line.removeprefix("#") if line[1:2] != " " else line for line in head.split("\n"))
+    assert load_settings({}, config=written(tmp_path, uncommented), environ={}) == Settings()
+    names = {field.name for field in msgspec.structs.fields(Settings)} - {"models"}
+    assert {line.split(" =")[0] for line in uncommented.split("\n") if " = " in line and line[0] != "#"} == names
+    assert set(GROUPS) <= names
+    fields: list[Any] = list(msgspec.structs.fields(ModelSettings))
+    assert all(f"#{field.name} = " in tail for field in fields)

@@ -54,7 +54,7 @@ def listing() -> Iterator[str]:
 
 
 def endpoint(api: str) -> Endpoint:
-    return Endpoint("http://127.0.0.1:8000", "maker/model-one", "s3cret-key", 65536, 4096, api)
+    return Endpoint("http://127.0.0.1:8390", "maker/model-one", "s3cret-key", 65536, 4096, api)
 
 
 EVERY = [(harness, api) for harness in HARNESSES.values() for api in harness.apis]
@@ -64,7 +64,7 @@ EVERY = [(harness, api) for harness in HARNESSES.values() for api in harness.api
 def test_a_plan_names_gateway_model_and_window(harness, api, tmp_path):
     plan = harness.plan(endpoint(api), tmp_path, ("one", "two words"))
     everything = " ".join([*plan.command, *plan.env.values(), *plan.files.values()])
-    assert "http://127.0.0.1:8000" in everything
+    assert "http://127.0.0.1:8390" in everything
     assert "maker/model-one" in everything
     assert plan.command[0] == harness.command
     assert plan.command[-2:] == ("one", "two words")
@@ -85,7 +85,7 @@ def test_codex_reads_the_served_catalog_by_command_auth(tmp_path):
     config = tomllib.loads(plan.files["config.toml"])
     provider = config["model_providers"][config["model_provider"]]
     assert provider["name"].lower() not in ("openai", "azure")
-    assert provider["base_url"] == "http://127.0.0.1:8000/v1"
+    assert provider["base_url"] == "http://127.0.0.1:8390/v1"
     assert provider["auth"]["args"] == ["-c", f'printf %s "${KEY_VARIABLE}"']
     assert "env_key" not in provider
 

@@ -22,8 +22,9 @@ _MARKS = {"fine": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗",
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(config: str | None, as_json: bool, **flags: Any) -> None:
     """Say what a gateway with these flags would be, and what is wrong with it."""
-    from turnwire.gateway.settings import SettingsError, load_settings
+    from turnwire.gateway.settings import SettingsError
     from turnwire.gateway.setup.diagnosis import diagnose
+    from turnwire.gateway.setup.loading import load_settings
 
     try:
         settings = load_settings(flags, config=config or os.environ.get("TURNWIRE_CONFIG"), environ=os.environ)

@@ -24,7 +24,7 @@ __all__ = ["launch"]
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--url", default="http://127.0.0.1:8000", envvar="TURNWIRE_URL", show_default=True, help="The gateway.")
+@click.option("--url", default="http://127.0.0.1:8390", envvar="TURNWIRE_URL", show_default=True, help="The gateway.")
 @click.option("--key", envvar=KEY_VARIABLE, help=f"The gateway's key.  [default: ${KEY_VARIABLE}]")
 @click.option("--model", help="Model id.  [default: the gateway's first]")
 @click.option("--api", type=click.Choice(["messages", "responses", "chat"]), help="API, where the client has a choice.")

@@ -10,6 +10,7 @@ import click
 import turnwire
 from turnwire.cli.chat.command import chat
 from turnwire.cli.codex_catalog import codex_catalog
+from turnwire.cli.config import config
 from turnwire.cli.doctor import doctor
 from turnwire.cli.fetch_model import fetch_model
 from turnwire.cli.keys import keys
@@ -32,7 +33,7 @@ def version() -> None:
     click.echo(turnwire.__version__)
 
 
-for command in (serve, chat, models, fetch_model, launch, codex_catalog, parse, dialects_command, doctor, keys):
+for command in (serve, chat, config, models, fetch_model, launch, codex_catalog, parse, dialects_command, doctor, keys):
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ __all__ = ["gateway_options", "serve"]
 
 _OPTIONS = (
     click.option("--host", help="Address to listen on.  [default: 127.0.0.1]"),
-    click.option("--port", type=int, help="Port to listen on; 0 picks a free one.  [default: 8000]"),
+    click.option("--port", type=int, help="Port to listen on; 0 picks a free one.  [default: 8390]"),
     click.option("--model", help="Model id to serve, a .gguf file, or a folder."),
     click.option("--alias", multiple=True, help="Another id that means the same model; may be given several times."),
     click.option(
@@ -75,8 +75,9 @@ def serve(config: str | None, **flags: Any) -> None:
     """Run the gateway. Flags override the config file, which overrides TURNWIRE_* variables."""
     from turnwire.gateway.door.keys import KeysError
     from turnwire.gateway.server import run
-    from turnwire.gateway.settings import SettingsError, load_settings
+    from turnwire.gateway.settings import SettingsError
     from turnwire.gateway.setup.assembly import AssemblyError
+    from turnwire.gateway.setup.loading import load_settings
     from turnwire.gateway.stores.store import StoreError
     from turnwire.gateway.telemetry.tracing import TracingError
 

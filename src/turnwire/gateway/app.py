@@ -35,6 +35,7 @@ from turnwire.gateway.apis.token_routes import TokenRoutes
 from turnwire.gateway.door.guard import Guard
 from turnwire.gateway.door.keys import Keyring
 from turnwire.gateway.door.limits import request_limits
+from turnwire.gateway.models import Found, ServedModels, UnknownModel
 from turnwire.gateway.openapi import methods_of
 from turnwire.gateway.settings import Settings
 from turnwire.gateway.stores.responses import ResponseShelf
@@ -51,8 +52,8 @@ from turnwire.gateway.turns.runtime import ModelRuntime
 from turnwire.profiles import codex_entry
 from turnwire.protocols import anthropic, chat, responses
 from turnwire.protocols.codex_catalog import alias_entries, catalog_etag
-from turnwire.protocols.models import ModelRow, resolve
-from turnwire.protocols.wire import ErrorReply, TurnFailure
+from turnwire.protocols.models import ModelRow
+from turnwire.protocols.wire import ErrorReply, Inbound, TurnFailure
 
 __all__ = ["Gateway", "create_app"]
 
@@ -135,7 +136,7 @@ class Gateway:
         self.responses = ResponseRoutes(self, ResponseShelf(self.store), etag=lambda: self.etag)
         self._entries = [entry for runtime in self.runtimes for entry in _catalog_entries(runtime)]
         self.etag = catalog_etag(self._entries)
-        self._by_id = {runtime.id: runtime for runtime in self.runtimes}
+        self.models = ServedModels(self.runtimes)
 
     def rows(self) -> list[ModelRow]:
         """What is served, for the model lists."""
@@ -156,16 +157,23 @@ class Gateway:
         return self._entries
 
     def runtime_for(self, model: str) -> ModelRuntime:
-        """The model by id or alias; ids that look like Anthropic's own mean the default model, since clients send them
-        for side requests whatever was configured."""
-        if model == "default":
-            return self.runtimes[0]
-        row, _ = resolve(model, self.rows(), self.runtimes[0].id)
-        if row is not None:
-            return self._by_id[row.id]
-        raise TurnFailure(
-            "not_found", f"The model '{model}' is not served here. Served: {', '.join(r.id for r in self.runtimes)}."
-        )
+        """The model that a name means: by id, alias, role or default."""
+        return self._found(model, None).model
+
+    def serving(self, inbound: Inbound[Any]) -> ModelRuntime:
+        """The model that answers a request; what the client should know about the choice becomes a note."""
+        conversation = inbound.conversation
+        found = self._found(conversation.model, conversation.context.turn_class)
+        inbound.notes += found.notes
+        if not conversation.model:
+            inbound.conversation = msgspec.structs.replace(conversation, model=found.model.id)
+        return found.model
+
+    def _found(self, model: str, turn_class: str | None) -> Found[ModelRuntime]:
+        try:
+            return self.models.find(model, turn_class)
+        except UnknownModel as error:
+            raise TurnFailure("not_found", str(error)) from None
 
     # --------------------------------------------------------------------------------------------------- bookkeeping
 

@@ -21,7 +21,7 @@ from turnwire.engines.embedded.downloads import Progress
 from turnwire.gateway.app import Gateway, create_app
 from turnwire.gateway.door.connection import HttpBounds, bounded_http, bounded_socket
 from turnwire.gateway.settings import Settings
-from turnwire.gateway.setup.assembly import assemble
+from turnwire.gateway.setup.assembly import assemble_models
 
 __all__ = ["GatewayServer", "run", "server_config"]
 
@@ -40,11 +40,12 @@ def run(settings: Settings, listener: socket.socket, progress: Progress | None =
 
 
 async def _main(settings: Settings, listener: socket.socket, progress: Progress | None) -> None:
-    runtime = await assemble(settings, progress)
-    gateway = Gateway(settings, [runtime])
+    runtimes = await assemble_models(settings, progress)
+    gateway = Gateway(settings, runtimes)
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    ready = f"turnwire: {runtime.id} on http://{shown}:{port} (dialect {runtime.dialect.name})"
+    names, dialects = (", ".join(words) for words in zip(*((r.id, r.dialect.name) for r in runtimes), strict=True))
+    ready = f"turnwire: {names} on http://{shown}:{port} (dialect {dialects})"
     server = GatewayServer(gateway, ready)
     # What exists by now lives as long as the process: the collector need not look at it again.
     gc.collect()

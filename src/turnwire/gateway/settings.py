@@ -1,119 +1,198 @@
-"""Every setting of the gateway in one frozen value, and how flags, a config file and the environment combine into it.
+"""Every setting of the gateway in one frozen value, and every setting of one served model in another.
 
-Promise: flags override the config file, which overrides `TURNWIRE_*` variables, which override the defaults; an unknown
-key or a wrong type is an error that names the key and the close ones.
+Promise: the type, the bounds, the default and the one-line description of a setting are written here and nowhere else;
+flags, the config file, `turnwire config` and the checks are made from them.
 """
 
 from __future__ import annotations
 
-import difflib
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec import Meta
 
-__all__ = ["Settings", "SettingsError", "load_settings"]
+__all__ = ["ModelDefaults", "ModelSettings", "Role", "Settings", "SettingsError", "described"]
+
+Role: TypeAlias = Literal["default", "opus", "sonnet", "haiku", "fable", "background", "subagent", "review"]
+
+_Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=7 * 86_400)]
+_Wait: TypeAlias = Annotated[float, Meta(gt=0, le=7 * 86_400)]
+_Count: TypeAlias = Annotated[int, Meta(ge=0, le=10_000_000)]
+_Some: TypeAlias = Annotated[int, Meta(ge=1, le=10_000_000)]
+_Bytes: TypeAlias = Annotated[int, Meta(ge=1, le=1 << 40)]
+_Tokens: TypeAlias = Annotated[int, Meta(ge=1, le=1 << 31)]
+_Layers: TypeAlias = Annotated[int, Meta(ge=-1, le=100_000)]
+_Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=512)]
+_History: TypeAlias = Literal["keep", "model", "drop"]
 
 
 class SettingsError(ValueError):
-    """A setting that cannot be used; the message says which and what to change."""
+    """A setting that cannot be used; the message says which, where it was set, and what to change."""
+
+
+class ModelDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What requests get that say nothing themselves."""
+
+    max_tokens: Annotated[_Tokens | None, Meta(description="Longest answer.")] = None
+    temperature: Annotated[float, Meta(ge=0, le=10)] | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Meta(ge=-1)] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    repetition_penalty: Annotated[float, Meta(gt=0, le=10)] | None = None
+    presence_penalty: Annotated[float, Meta(ge=-10, le=10)] | None = None
+
+
+class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[[model]]` table of the config file."""
+
+    name: Annotated[_Name, Meta(description="The id that clients ask for.")]
+    aliases: Annotated[tuple[_Name, ...], Meta(description="Further ids that mean this model.")] = ()
+    engine: Annotated[str | None, Meta(description="Its engine: an address, or embedded, scripted:FILE, KIND:URL.")] = (
+        None
+    )
+    engines: Annotated[tuple[str, ...], Meta(description="Several workers of one kind that serve it.")] = ()
+    source: Annotated[
+        str | None, Meta(description="A folder, GGUF file or hub id with its tokenizer and template.  [name]")
+    ] = None
+    upstream_model: Annotated[str | None, Meta(description="Its name at the engine, where that is another one.")] = None
+    key_env: Annotated[str | None, Meta(description="Environment variable that holds the engine's API key.")] = None
+    key_file: Annotated[str | None, Meta(description="File that holds the engine's API key.")] = None
+    window: Annotated[_Tokens | None, Meta(description="Context window in tokens, where the engine does not tell.")] = (
+        None
+    )
+    dialect: Annotated[str, Meta(description="How the model writes; auto finds out.")] = "auto"
+    reasoning: Annotated[str | None, Meta(description="Another dialect's reasoning markers.")] = None
+    template: Annotated[str | None, Meta(description="Chat template file (Jinja).")] = None
+    tokenizer: Annotated[str | None, Meta(description="tokenizer.json, or a folder that holds one.")] = None
+    history_thinking: Annotated[_History | None, Meta(description="As the setting of the same name.")] = None
+    gpu_layers: Annotated[_Layers | None, Meta(description="Embedded engine: layers on the GPU; -1 is all.")] = None
+    defaults: Annotated[ModelDefaults, Meta(description="What requests get that say nothing.")] = ModelDefaults()
+    roles: Annotated[tuple[Role, ...], Meta(description="What it stands in for; see docs/models.md.")] = ()
+    fallbacks: Annotated[tuple[_Name, ...], Meta(description="Who answers, in order, while its workers are gone.")] = ()
+
+    @property
+    def specs(self) -> tuple[str, ...]:
+        """The engines, one spec each."""
+        return self.engines or tuple(part.strip() for part in (self.engine or "embedded").split(","))
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What `turnwire serve` runs with. Times are seconds, sizes bytes, unless the name says otherwise."""
 
-    host: str = "127.0.0.1"
-    port: int = 8000
-    model: str | None = None
-    alias: tuple[str, ...] = ()
-    engine: str = "embedded"
-    engine_key_env: str | None = None
-    engine_key_file: str | None = None
-    upstream_model: str | None = None
-    dialect: str = "auto"
-    reasoning: str | None = None
-    template: str | None = None
-    tokenizer: str | None = None
-    profiles: str | None = None
-    window: int | None = None
-    history_thinking: Literal["keep", "model", "drop"] | None = None
-    tool_order: Literal["sent", "canonical"] = "sent"
-    hoist_system: bool = True
-    seal_key: str | None = None
-    seal_key_file: str | None = None
-    store: str | None = None
-    keys: str | None = None
-    allow_anonymous: bool = False
-    allowed_hosts: tuple[str, ...] = ()
-    record: str | None = None
-    turns: int = 1000
-    traces: str | None = None
-    log_format: Literal["text", "json"] = "text"
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    enable_streaming_tool_dispatch: bool = False
-    websocket: bool = True
+    host: Annotated[str, Meta(description="Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65_535, description="Port to listen on; 0 picks a free one.")] = 8390
 
-    keepalive: float = 10.0
-    idle_timeout: float = 300.0
-    stall_timeout: float = 60.0
-    drain_timeout: float = 30.0
-    concurrency: int = 256
-    queue: int = 1024
-    queue_timeout: float = 120.0
-    max_body: int = 32 * 1024 * 1024
-    max_depth: int = 128
-    max_messages: int = 50_000
-    max_tools: int = 2_048
-    max_schema: int = 1024 * 1024
-    max_pattern: int = 4_096
-    max_grammar: int = 256 * 1024
-    max_choices: int = 16
-    max_stops: int = 64
-    max_stop_chars: int = 4_096
-    max_images: int = 256
-    max_image: int = 16 * 1024 * 1024
-    template_steps: int = 5_000_000
-    allow_urls: bool = False
-    max_head: int = 64 * 1024
-    max_headers: int = 256
-    request_timeout: float = 120.0
+    model: Annotated[str | None, Meta(description="Model id to serve, a .gguf file, or a folder.")] = None
+    alias: Annotated[tuple[_Name, ...], Meta(description="Further ids that mean the same model.")] = ()
+    engine: Annotated[
+        str, Meta(description="An address (what answers is found out), or embedded, scripted:FILE, KIND:URL.")
+    ] = "embedded"
+    engine_key_env: Annotated[str | None, Meta(description="Environment variable with the engine's API key.")] = None
+    engine_key_file: Annotated[str | None, Meta(description="File with the engine's API key.")] = None
+    upstream_model: Annotated[str | None, Meta(description="The model's name at the engine, if not --model.")] = None
+    dialect: Annotated[str, Meta(description="How the model writes; auto finds out and says why.")] = "auto"
+    reasoning: Annotated[str | None, Meta(description="Another dialect's reasoning markers.")] = None
+    template: Annotated[str | None, Meta(description="Chat template file (Jinja).")] = None
+    tokenizer: Annotated[str | None, Meta(description="tokenizer.json, or a folder that holds one.")] = None
+    window: Annotated[_Tokens | None, Meta(description="Context window in tokens, where the engine does not tell.")] = (
+        None
+    )
+    gpu_layers: Annotated[_Layers | None, Meta(description="Embedded engine: layers on the GPU; -1 is all.")] = None
+    profiles: Annotated[str | None, Meta(description="A file of model profiles that extends the built-in ones.")] = None
+
+    history_thinking: Annotated[
+        _History | None, Meta(description="Which thoughts of earlier user turns the model reads again.")
+    ] = None
+    tool_order: Annotated[
+        Literal["sent", "canonical"], Meta(description="Tools in the prompt: as sent, or sorted.")
+    ] = "sent"
+    hoist_system: Annotated[bool, Meta(description="Move system text that changes out of the shared prefix.")] = True
+    enable_streaming_tool_dispatch: Annotated[bool, Meta(description="tool_call_dispatch for everybody.")] = False
+    websocket: Annotated[bool, Meta(description="Responses over a WebSocket.")] = True
+
+    seal_key: Annotated[str | None, Meta(description="Key of the sealed turns; the same on all replicas.")] = None
+    seal_key_file: Annotated[str | None, Meta(description="File with that key; made if it does not exist.")] = None
+    store: Annotated[str | None, Meta(description="memory, sqlite:FILE or redis://HOST:PORT/0.")] = None
+
+    keys: Annotated[str | None, Meta(description="TOML file of API keys; nobody gets in without one.")] = None
+    allow_anonymous: Annotated[bool, Meta(description="Listen beyond loopback although no key is set.")] = False
+    allowed_hosts: Annotated[tuple[_Name, ...], Meta(description="Further names an open gateway answers to.")] = ()
+    allow_urls: Annotated[bool, Meta(description="Let image URLs through to engines that fetch them.")] = False
+
+    log_format: Annotated[Literal["text", "json"], Meta(description="One line per turn: text, or JSON.")] = "text"
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="What is logged.")] = "info"
+    record: Annotated[str | None, Meta(description="Folder that gets one JSON line per turn, with payloads.")] = None
+    turns: Annotated[_Count, Meta(description="Summaries kept for /admin/turns.")] = 1000
+    traces: Annotated[str | None, Meta(description="OTLP address that gets OpenTelemetry spans.")] = None
+
+    keepalive: Annotated[_Wait, Meta(description="Silence before a sign of life goes to the client.")] = 10.0
+    idle_timeout: Annotated[_Wait, Meta(description="An engine's silence before its turn ends in an error.")] = 300.0
+    stall_timeout: Annotated[_Wait, Meta(description="How long a write may wait for a client that does not read.")] = (
+        60.0
+    )
+    drain_timeout: Annotated[_Seconds, Meta(description="What running turns have after SIGTERM.")] = 30.0
+    request_timeout: Annotated[_Wait, Meta(description="How long a request may take to arrive.")] = 120.0
+    concurrency: Annotated[_Some, Meta(description="Turns at a time on each worker.")] = 256
+    queue: Annotated[_Count, Meta(description="Turns that may wait.")] = 1024
+    queue_timeout: Annotated[_Wait, Meta(description="How long a turn may wait.")] = 120.0
+
+    max_body: Annotated[_Bytes, Meta(description="Largest request.")] = 32 * 1024 * 1024
+    max_depth: Annotated[_Some, Meta(description="Deepest nesting of a request.")] = 128
+    max_messages: Annotated[_Some, Meta(description="Most messages of a request.")] = 50_000
+    max_tools: Annotated[_Some, Meta(description="Most tools of a request.")] = 2_048
+    max_schema: Annotated[_Bytes, Meta(description="Largest JSON schema.")] = 1024 * 1024
+    max_pattern: Annotated[_Bytes, Meta(description="Longest regular expression.")] = 4_096
+    max_grammar: Annotated[_Bytes, Meta(description="Longest grammar.")] = 256 * 1024
+    max_choices: Annotated[_Some, Meta(description="Most answers to one request (n).")] = 16
+    max_stops: Annotated[_Count, Meta(description="Most stop strings.")] = 64
+    max_stop_chars: Annotated[_Some, Meta(description="Longest stop string.")] = 4_096
+    max_images: Annotated[_Count, Meta(description="Most images of a request.")] = 256
+    max_image: Annotated[_Bytes, Meta(description="Largest image.")] = 16 * 1024 * 1024
+    template_steps: Annotated[_Some, Meta(description="How much work a chat template may do.")] = 5_000_000
+    max_head: Annotated[_Bytes, Meta(description="Largest request head.")] = 64 * 1024
+    max_headers: Annotated[_Some, Meta(description="Most header lines.")] = 256
+
+    models: Annotated[tuple[ModelSettings, ...], Meta(max_length=1_000, description="The [[model]] tables.")] = ()
+
+    def served(self) -> tuple[ModelSettings, ...]:
+        """The models to serve: the tables of the config file, or the one model that the flags describe."""
+        if self.models:
+            return self.models
+        return (
+            ModelSettings(
+                name=self.model or "",
+                aliases=self.alias,
+                engine=self.engine,
+                upstream_model=self.upstream_model,
+                key_env=self.engine_key_env,
+                key_file=self.engine_key_file,
+                window=self.window,
+                dialect=self.dialect,
+                reasoning=self.reasoning,
+                template=self.template,
+                tokenizer=self.tokenizer,
+                gpu_layers=self.gpu_layers,
+            ),
+        )
 
 
-def _environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    names = {field.name for field in msgspec.structs.fields(Settings)}
-    found: dict[str, Any] = {}
-    for key, value in environ.items():
-        name = key.removeprefix("TURNWIRE_").lower()
-        if key.startswith("TURNWIRE_") and name in names:
-            found[name] = value.split(",") if name in ("alias", "allowed_hosts") else value
-    return found
+ONE_MODEL = (
+    *("model", "alias", "engine", "engine_key_env", "engine_key_file", "upstream_model"),
+    *("dialect", "reasoning", "template", "tokenizer", "window", "gpu_layers"),
+)
+"""Settings that describe the one model of a gateway without `[[model]]` tables."""
 
 
-def _file(path: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SettingsError(f"The config file {path} does not exist.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"The config file {path} is not valid TOML: {error}") from None
+def described(kind: type[msgspec.Struct]) -> Mapping[str, str]:
+    """The one-line description of each field of a settings value."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: _description(hints[field.name]) for field in msgspec.structs.fields(kind)}
 
 
-def load_settings(flags: Mapping[str, Any], *, config: str | None, environ: Mapping[str, str]) -> Settings:
-    """Combine the three sources. `flags` holds only what the command line really said (None means unsaid)."""
-    merged: dict[str, Any] = _environment(environ)
-    from_file = _file(config) if config else {}
-    names = [field.name for field in msgspec.structs.fields(Settings)]
-    for key, value in from_file.items():
-        name = key.replace("-", "_")
-        if name not in names:
-            close = difflib.get_close_matches(name, names, n=3)
-            hint = f" Did you mean {' or '.join(close)}?" if close else ""
-            raise SettingsError(f"{config}: unknown setting '{key}'.{hint}")
-        merged[name] = value
-    merged.update({key: value for key, value in flags.items() if value is not None and value != ()})
-    try:
-        return msgspec.convert(merged, Settings, strict=False)
-    except msgspec.ValidationError as error:
-        raise SettingsError(f"A setting has a wrong value: {error}") from None
+def _description(hint: Any) -> str:
+    """The outermost description among a type's annotations."""
+    if get_origin(hint) is not Annotated:
+        return ""
+    marks = [mark for mark in get_args(hint)[1:] if isinstance(mark, Meta) and mark.description]
+    return str(marks[-1].description) if marks else ""

@@ -38,7 +38,7 @@ class ServedModel:
 def served_models(url: str, key: str) -> list[ServedModel]:
     """The models of the gateway at `url`, in its own order."""
     if urlsplit(url).scheme not in ("http", "https"):
-        raise DiscoveryError(f"{url} is not an http address; give something like http://127.0.0.1:8000.")
+        raise DiscoveryError(f"{url} is not an http address; give something like http://127.0.0.1:8390.")
     request = urllib.request.Request(  # noqa: S310 - the scheme was just checked
         f"{url}/v1/models", headers={"authorization": f"Bearer {key}"}
     )

@@ -379,7 +379,6 @@ def test_lone_surrogates_are_mended() -> None:
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"model": ""}, "model"),
         ({"model": 3}, "model"),
         ({"messages": []}, "messages"),
         ({"messages": {}}, "messages"),

@@ -207,7 +207,6 @@ def test_a_silent_request_echoes_the_defaults(decode: Decode) -> None:
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"model": ""}, "model"),
         ({"model": 3}, "model"),
         ({"input": None}, "input"),
         ({"input": 3}, "input"),

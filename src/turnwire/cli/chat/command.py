@@ -10,7 +10,7 @@ __all__ = ["chat"]
 
 
 @click.command()
-@click.option("--url", default="http://127.0.0.1:8000", envvar="TURNWIRE_URL", show_default=True, help="The server.")
+@click.option("--url", default="http://127.0.0.1:8390", envvar="TURNWIRE_URL", show_default=True, help="The server.")
 @click.option("--key", envvar="TURNWIRE_API_KEY", help="The server's key.  [default: $TURNWIRE_API_KEY]")
 @click.option("--model", help="Model id.  [default: the server's first]")
 @click.option("--system", default="", help="Instructions for the model.")

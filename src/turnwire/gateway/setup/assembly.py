@@ -6,31 +6,28 @@ Promise: what was chosen and why is logged; what cannot be used is an AssemblyEr
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TypeAlias
+from pathlib import PurePath
 
 import msgspec
 
 from turnwire.engines.embedded.downloads import Progress
-from turnwire.engines.embedded.engine import EmbeddedEngine, EmbeddedSettings
 from turnwire.engines.interface import Engine, EngineError, EngineInfo
-from turnwire.engines.pool.pool import PoolLimits, Worker, WorkerPool
 from turnwire.engines.scripted.script import ScriptError
-from turnwire.engines.spec import EngineSpec, SpecError, create_engine, parse_spec
-from turnwire.gateway.settings import Settings
-from turnwire.gateway.setup.engine_keys import EngineKeyError, engine_key
+from turnwire.engines.spec import SpecError
+from turnwire.gateway.models import ServedModels
+from turnwire.gateway.settings import ModelSettings, Settings
+from turnwire.gateway.setup.engine_keys import EngineKeyError
 from turnwire.gateway.setup.seal_keys import SealKeyError, seal_keys
-from turnwire.gateway.setup.sources import PromptSource, SourceError, find_source
+from turnwire.gateway.setup.sources import PromptSource, SourceError
+from turnwire.gateway.setup.starting import is_path, start_engines
 from turnwire.gateway.stores.turns_sqlite import SQLiteTurnStore
 from turnwire.gateway.turns.runtime import ModelRuntime
 from turnwire.parsers import Dialect, UnknownDialect, detect, resolve
-from turnwire.profiles import Profile, ProfileError, load_book
+from turnwire.profiles import Profile, ProfileBook, ProfileError, load_book
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.policy import ReplayPolicy
-from turnwire.prompts.prompt import Tokenizer
 from turnwire.prompts.recall.seals import Sealer
 from turnwire.prompts.recall.store import MemoryTurnStore, TurnStore
 from turnwire.prompts.stability import StabilityOptions
@@ -38,8 +35,9 @@ from turnwire.prompts.templates.encodings.deepseek import DeepSeekEncoding
 from turnwire.prompts.templates.encodings.harmony import HarmonyEncoding
 from turnwire.prompts.templates.sandbox import Budget, TemplateFailure
 from turnwire.prompts.templates.template import ChatTemplate, Renderer, default_template
+from turnwire.turns import Sampling
 
-__all__ = ["AssemblyError", "assemble"]
+__all__ = ["AssemblyError", "assemble", "assemble_models"]
 
 log = logging.getLogger("turnwire.assembly")
 
@@ -51,43 +49,85 @@ class AssemblyError(Exception):
     """A gateway that cannot be put together; the message says what to change."""
 
 
+class _Shared(msgspec.Struct, frozen=True):
+    """What all models of a gateway have in common."""
+
+    settings: Settings
+    book: ProfileBook
+    sealer: Sealer
+    store: TurnStore
+    progress: Progress | None
+
+
 async def assemble(settings: Settings, progress: Progress | None = None) -> ModelRuntime:
-    """Start the engines and put the model together. `progress` is told of downloads."""
+    """The one model that the settings describe, or the first of several."""
+    first, *others = await assemble_models(settings, progress)
+    for other in others:
+        await other.engine.close()
+    return first
+
+
+async def assemble_models(settings: Settings, progress: Progress | None = None) -> list[ModelRuntime]:
+    """Start every model's engines and put the models together. `progress` is told of downloads."""
+    started: list[ModelRuntime] = []
     try:
-        specs = [parse_spec(text) for text in settings.engine.split(",")]
-        if len({spec.kind for spec in specs}) > 1:
-            raise AssemblyError("All engines of one model must be of one kind.")
-        begin = _STARTERS.get(specs[0].kind, _behind_prompts)
-        engine, info, source = await begin(specs, settings, progress)
-        try:
-            return _assembled(settings, engine, info, source)
-        except BaseException:
+        shared = _Shared(
+            settings, load_book(settings.profiles), Sealer(seal_keys(settings)), _turn_store(settings), progress
+        )
+        for model in settings.served():
+            started += [await _assembled(model, shared)]
+        ServedModels(started)
+    except BaseException as error:
+        for runtime in started:
+            await runtime.engine.close()
+        if isinstance(error, (SealKeyError, ProfileError, ValueError)):
+            raise AssemblyError(str(error)) from None
+        raise
+    return started
+
+
+async def _assembled(model: ModelSettings, shared: _Shared) -> ModelRuntime:
+    """One model, started. With several, the words of a failure begin with its name."""
+    told = f"{model.name}: " if shared.settings.models else ""
+    engine: Engine | None = None
+    try:
+        engine, info, source = await start_engines(model, shared.settings, shared.progress)
+        return _runtime(model, shared, engine, info, source)
+    except BaseException as error:
+        if engine is not None:
             await engine.close()
-            raise
-    except (SpecError, SourceError, EngineKeyError, UnknownDialect, SealKeyError, ProfileError, ScriptError) as error:
-        raise AssemblyError(str(error)) from None
-    except TemplateFailure as failure:
-        raise AssemblyError(f"The chat template cannot be used: {failure}. Give one with --template FILE.") from None
-    except EngineError as error:
-        raise AssemblyError(f"The engine {settings.engine} cannot be used: {error.message}") from None
+        if isinstance(error, EngineError):
+            spec = ",".join(model.specs)
+            raise AssemblyError(f"{told}The engine {spec} cannot be used: {error.message}") from None
+        if isinstance(error, TemplateFailure):
+            words = f"The chat template cannot be used: {error}. Give one with --template FILE."
+            raise AssemblyError(f"{told}{words}") from None
+        if isinstance(error, (SpecError, SourceError, EngineKeyError, UnknownDialect, ScriptError, AssemblyError)):
+            raise AssemblyError(f"{told}{error}") from None
+        raise
 
 
-def _assembled(settings: Settings, engine: Engine, info: EngineInfo, source: PromptSource) -> ModelRuntime:
-    model_id = _model_id(settings, info)
-    profile = load_book(settings.profiles).find(model_id)
+def _runtime(
+    model: ModelSettings, shared: _Shared, engine: Engine, info: EngineInfo, source: PromptSource
+) -> ModelRuntime:
+    settings = shared.settings
+    model_id = _model_id(model, info)
+    profile = shared.book.find(model_id) or (shared.book.find(info.model) if info.model else None)
     info = msgspec.structs.replace(info, warnings=(*info.warnings, *_against(profile, info)))
     for warning in info.warnings:
         log.warning("%s: %s", info.name, warning)
-    dialect, why = _dialect(settings, model_id, profile, source)
+    dialect, why = _dialect(model, model_id, profile, source)
     renderer = _renderer(source, dialect, settings.template_steps)
     log.info("model %s: dialect %s (%s), prompts from %s", model_id, dialect.name, why, source.origin)
     special = source.tokenizer.special_tokens
     known = profile.template_args if profile else None
-    policy = ReplayPolicy(history=settings.history_thinking or "auto", known=known)
+    policy = ReplayPolicy(history=model.history_thinking or settings.history_thinking or "auto", known=known)
     stability = StabilityOptions(canonical_tools=settings.tool_order == "canonical", hoist_system=settings.hoist_system)
     return ModelRuntime(
         model_id,
-        aliases=settings.alias,
+        aliases=model.aliases,
+        roles=model.roles,
+        fallbacks=model.fallbacks,
         display_name=profile.title if profile else None,
         engine=engine,
         info=info,
@@ -96,13 +136,20 @@ def _assembled(settings: Settings, engine: Engine, info: EngineInfo, source: Pro
             renderer, source.tokenizer, policy=policy, stability=stability, end_tokens=source.ends or None
         ),
         tokenizer=source.tokenizer,
-        window=settings.window or info.window or (profile.window if profile else None) or DEFAULT_WINDOW,
+        window=model.window or info.window or (profile.window if profile else None) or DEFAULT_WINDOW,
         profile=profile,
-        sealer=Sealer(seal_keys(settings)),
-        store=_turn_store(settings),
+        sampling=_sampling(model, profile),
+        sealer=shared.sealer,
+        store=shared.store,
         # Not every engine reads the model's own list of end tokens.
         stop_token_ids=tuple(special[end] for end in source.ends if end in special),
     )
+
+
+def _sampling(model: ModelSettings, profile: Profile | None) -> Sampling:
+    """The operator's defaults over the publisher's."""
+    given = {name: value for name, value in msgspec.structs.asdict(model.defaults).items() if value is not None}
+    return msgspec.structs.replace(profile.sampling if profile else Sampling(), **given)
 
 
 def _against(profile: Profile | None, info: EngineInfo) -> list[str]:
@@ -117,86 +164,18 @@ def _against(profile: Profile | None, info: EngineInfo) -> list[str]:
     ]
 
 
-def _model_id(settings: Settings, info: EngineInfo) -> str:
-    """The id clients use: the operator's word, but never a path of this machine."""
-    if settings.model and not _is_path(settings.model):
-        return settings.model
-    return info.model or (Path(settings.model).stem if settings.model else "turnwire")
+def _model_id(model: ModelSettings, info: EngineInfo) -> str:
+    """The id clients use: the operator's word, but never a path, of this machine or of the engine's."""
+    if model.name and not is_path(model.name):
+        return model.name
+    found = info.model or model.name or "turnwire"
+    return PurePath(found).stem if found.endswith(".gguf") or found.startswith(("/", "~", "./")) else found
 
 
 def _turn_store(settings: Settings) -> TurnStore:
     """Turns live where responses do: beside the SQLite file, else in memory."""
     kind, _, path = (settings.store or "memory").partition(":")
     return SQLiteTurnStore(f"{path}.turns") if kind == "sqlite" else MemoryTurnStore()
-
-
-Started: TypeAlias = tuple[Engine, EngineInfo, PromptSource]
-
-
-async def _behind_prompts(specs: list[EngineSpec], settings: Settings, progress: Progress | None) -> Started:
-    """Engines that need the tokenizer before they start."""
-    builtin = specs[0].kind in ("scripted", "openai")
-    source = find_source(settings.model, tokenizer=settings.tokenizer, template=settings.template, builtin=builtin)
-    return await _started(specs, source.tokenizer, source, settings)
-
-
-async def _before_prompts(specs: list[EngineSpec], settings: Settings, progress: Progress | None) -> Started:
-    """Engines that say which model they serve, where the operator does not."""
-    model = settings.model
-    if model is None and settings.tokenizer is None:
-        scout = _engine(specs[0], None, settings)
-        try:
-            model = (await scout.start()).model
-        finally:
-            await scout.close()
-    source = find_source(model, tokenizer=settings.tokenizer, template=settings.template, builtin=False)
-    return await _started(specs, None, source, settings)
-
-
-async def _started(
-    specs: list[EngineSpec], tokenizer: Tokenizer | None, source: PromptSource, settings: Settings
-) -> Started:
-    pool = _pool(specs, [_engine(spec, tokenizer, settings) for spec in specs], source, settings)
-    try:
-        return pool, await pool.start(), source
-    except BaseException:
-        await pool.close()
-        raise
-
-
-def _engine(spec: EngineSpec, tokenizer: Tokenizer | None, settings: Settings) -> Engine:
-    """The engine of a spec with its key, asked for the model by the name that its server knows."""
-    asked = settings.upstream_model
-    if asked is None and spec.kind in ("openai", "openai-raw") and not _is_path(settings.model):
-        asked = settings.model
-    key = engine_key(settings.engine_key_env, settings.engine_key_file, os.environ)
-    return create_engine(spec, tokenizer, model=asked, api_key=key, window=settings.window)
-
-
-def _is_path(model: str | None) -> bool:
-    return model is not None and Path(model).exists()
-
-
-async def _embedded(specs: list[EngineSpec], settings: Settings, progress: Progress | None) -> Started:
-    """The model in this process: everything comes from its file."""
-    shape = EmbeddedSettings(window=settings.window)
-    engine = EmbeddedEngine(specs[0].target or settings.model, settings=shape, progress=progress)
-    info = await engine.start()
-    path = str(engine.model_path)
-    source = find_source(path, tokenizer=settings.tokenizer, template=settings.template, builtin=True)
-    return _pool(specs, [engine], source, settings), info, source
-
-
-_STARTERS = {"embedded": _embedded, "vllm": _before_prompts}
-
-
-def _pool(specs: list[EngineSpec], engines: Sequence[Engine], source: PromptSource, settings: Settings) -> WorkerPool:
-    workers = [Worker(engine, str(spec)) for engine, spec in zip(engines, specs, strict=True)]
-    return WorkerPool(workers, source.tokenizer, _limits(settings))
-
-
-def _limits(settings: Settings) -> PoolLimits:
-    return PoolLimits(concurrency=settings.concurrency, queue=settings.queue, queue_timeout=settings.queue_timeout)
 
 
 def _clock() -> datetime:
@@ -226,15 +205,15 @@ def _renderer(source: PromptSource, dialect: Dialect, steps: int) -> Renderer:
     raise AssemblyError(f"{source.origin} has no chat template. Give one with --template FILE.")
 
 
-def _dialect(settings: Settings, model_id: str, profile: Profile | None, source: PromptSource) -> tuple[Dialect, str]:
+def _dialect(model: ModelSettings, model_id: str, profile: Profile | None, source: PromptSource) -> tuple[Dialect, str]:
     """How the model writes, and why we think so. Nothing is guessed silently."""
-    if settings.dialect != "auto":
-        return resolve(settings.dialect, settings.reasoning), "as told"
+    if model.dialect != "auto":
+        return resolve(model.dialect, model.reasoning), "as told"
     if profile is not None:
-        reasoning = settings.reasoning or profile.reasoning
+        reasoning = model.reasoning or profile.reasoning
         return resolve(profile.dialect, reasoning, fenced=profile.fenced_json), f"profile {profile.name}"
     if source.template is None and source.builtin:
-        return resolve("qwen3_coder", settings.reasoning), "the built-in template"
+        return resolve("qwen3_coder", model.reasoning), "the built-in template"
     found = detect(model_id, source.template or "", source.tokenizer.special_tokens)
     if found.dialect is None:
         near = f" It may be one of: {', '.join(found.candidates)}." if found.candidates else ""
@@ -242,4 +221,4 @@ def _dialect(settings: Settings, model_id: str, profile: Profile | None, source:
             f"How {model_id} writes reasoning and tool calls is not clear: {found.why}.{near} Say it with "
             "--dialect NAME; `turnwire dialects` lists them."
         )
-    return resolve(found.dialect.name, settings.reasoning) if settings.reasoning else found.dialect, found.why
+    return resolve(found.dialect.name, model.reasoning) if model.reasoning else found.dialect, found.why

@@ -189,6 +189,8 @@ class Host(Protocol):
 
     def runtime_for(self, model: str) -> ModelRuntime: ...
 
+    def serving(self, inbound: Inbound[Any]) -> ModelRuntime: ...
+
     def failed(self, api: str, failure: TurnFailure) -> None:
         """A request that was refused before its turn began."""
         ...
@@ -240,7 +242,7 @@ class TurnEndpoint:
         tenant = tenant_of(scope)
         inbound = await self.decode(body, headers, tenant)
         inbound.conversation = ranked(inbound.conversation, key_of(scope))
-        runtime = self._host.runtime_for(inbound.conversation.model)
+        runtime = self._host.serving(inbound)
         self._host.limits.check(inbound.conversation, len(body), fetches=runtime.fetches)
         prompt, continuity = await runtime.prepare(inbound, tenant)
         passage = Passage(

@@ -185,7 +185,7 @@ class _Connection:
 
     async def _generate(self, inbound: Inbound[Echo], turn_id: str) -> Encoder:
         started = time.monotonic()
-        runtime = self._host.runtime_for(inbound.conversation.model)
+        runtime = self._host.serving(inbound)
         prompt, continuity = await runtime.prepare(inbound, self._tenant)
         facts = _facts(inbound, turn_id, continuity)
         encoder = responses.stream_encoder(facts, inbound.echo, now=time.time, framing=LINES)

@@ -15,6 +15,7 @@ import msgspec
 
 from turnwire.continuity import SessionTracker, Verdict, session_key
 from turnwire.engines.interface import Engine, EngineInfo
+from turnwire.engines.pool.pool import WorkerPool
 from turnwire.parsers import Dialect
 from turnwire.profiles import Profile
 from turnwire.prompts.builder import PromptBuilder
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ModelRuntime"]
 
+_DEFAULTS = ("max_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty")
+"""What a model may have defaults for."""
+
 
 class ModelRuntime:
     """One served model."""
@@ -64,9 +68,14 @@ class ModelRuntime:
         profile: Profile | None = None,
         tracker: SessionTracker | None = None,
         stop_token_ids: tuple[int, ...] = (),
+        sampling: Sampling | None = None,
+        roles: Sequence[str] = (),
+        fallbacks: Sequence[str] = (),
     ) -> None:
         self.id = model_id
         self.aliases = tuple(aliases)
+        self.roles = tuple(roles)
+        self.fallbacks = tuple(fallbacks)
         self.display_name = display_name or model_id
         self.engine = engine
         self.info = info
@@ -76,7 +85,7 @@ class ModelRuntime:
         self.window = window
         self.stop_token_ids = stop_token_ids
         self.profile = profile
-        self._sampling = profile.sampling if profile else Sampling()
+        self._sampling = sampling or (profile.sampling if profile else Sampling())
         self._sealer = sealer
         self._store = store
         self._recalled = RecallCache()
@@ -157,6 +166,11 @@ class ModelRuntime:
         return self._sealer.turn(turn_id, model=self.id, tenant=tenant, shape=witness, tail=tail)
 
     @property
+    def usable(self) -> bool:
+        """Whether some worker would take a turn, as far as is known without asking."""
+        return not isinstance(self.engine, WorkerPool) or any(not worker.down for worker in self.engine.workers)
+
+    @property
     def writes_prompts(self) -> bool:
         """Whether prompts are rendered and counted here. Where the engine reads conversations, its server does both,
         and what our tokenizer would say of them is nobody's business."""
@@ -175,7 +189,7 @@ class ModelRuntime:
         """The request's wishes over the model's defaults."""
         missing = {
             field: value
-            for field in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty")
+            for field in _DEFAULTS
             if getattr(sampling, field) is None and (value := getattr(self._sampling, field)) is not None
         }
         return msgspec.structs.replace(sampling, **missing) if missing else sampling

@@ -120,7 +120,7 @@ class Turn:
         return GenerateRequest(
             prompt_ids=[*self.prompt.ids, *prefill] if prefill else self.prompt.ids,
             constraint=self._plan.constraint,
-            sampling=self.runtime.defaults_under(self._bounded(conversation.sampling, len(prefill))),
+            sampling=self._bounded(self.runtime.defaults_under(conversation.sampling), len(prefill)),
             hints=Hints(
                 request_id=self.passage.turn_id,
                 session=conversation.context.session,

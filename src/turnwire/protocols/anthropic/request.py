@@ -122,9 +122,8 @@ class _Request:
         self.notes: list[Note] = list(body.notes)
 
     def inbound(self, count_tokens: TokenCounter) -> Inbound[Echo]:
-        model = part(_STRING, self._required("model"), "model")
-        if not model:
-            raise invalid("model", "must name a model")
+        # A request that names no model gets the gateway's default.
+        model = self._scalar("model", _STRING) or ""
         thread = self._thread()
         offered, hosted = self._tools()
         reader = BlockReader(self.limits, {tool.name: tool for tool in offered})

@@ -52,10 +52,11 @@ class Fields:
         self.notes += [Note("request.field_ignored", name) for name in self.values if name not in honoured]
 
     def model(self) -> str:
+        """The model's name; empty where the request leaves the choice to the gateway."""
         model = self.get("model")
-        if not isinstance(model, str) or not model:
-            raise invalid("model", "must name a model")
-        return model
+        if model is not None and not isinstance(model, str):
+            raise invalid("model", "must be the name of a model")
+        return model or ""
 
     def boolean(self, name: str) -> bool:
         value = self.get(name, False)

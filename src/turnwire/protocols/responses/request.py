@@ -151,9 +151,8 @@ def decode_request(
     """The same for a body that was read before; `stored` holds what its references name."""
     fields = request.fields
     notes = [*request.notes, *_unused(fields)]
-    model = string(fields, "model")
-    if not model:
-        raise invalid("model", "name the model to use")
+    # A request that names no model gets the gateway's default.
+    model = string(fields, "model") or ""
     if request.previous_response_id and (stored is None or stored.history is None):
         raise TurnFailure(
             "invalid_request",
