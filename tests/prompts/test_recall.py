@@ -434,6 +434,62 @@ def test_the_cache_is_bounded() -> None:
     assert held == messages[-6:]
 
 
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [
+        ("12345678901234567890", "12345678901234567000"),
+        ("9007199254740993", "9007199254740992"),
+        ("-12345678901234567890", "-12345678901234567000"),
+        ("1.0", "1"),
+        ("-0", "0"),
+        ("-0.0", "0"),
+        ("1e3", "1000"),
+        ("1E+21", "1e21"),
+        ("100000000000000000000", "100000000000000000000"),
+        ("0.1000", "0.1"),
+        ("1.5e-7", "1.5e-7"),
+        ('"\\u00e9\\u65e5\\/"', '"é日/"'),
+        ('"5000"', "5000"),
+        ("null", '"$dropped"'),
+    ],
+)
+def test_arguments_compare_as_javascript_leaves_them(written: str, sent: str) -> None:
+    marks = argument_marks(f'{{"b": "x", "a": {written}}}')
+    assert marks is not None
+    back = f'{{"a": {sent}, "b": "x"}}' if "$" not in sent else '{"b": "x"}'
+    assert same_arguments(marks[0], back)
+
+
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [
+        ("12345678901234567890", "12345678901234569999"),
+        ('"12345678901234567890"', '"12345678901234567891"'),
+        ("1", "2"),
+        ("[1, null]", "[1]"),
+        ('"null and void"', "null"),
+    ],
+)
+def test_other_values_are_noticed(written: str, sent: str) -> None:
+    marks = argument_marks(f'{{"a": {written}}}')
+    assert marks is not None
+    assert not same_arguments(marks[0], f'{{"a": {sent}}}')
+
+
+def test_think_tags_that_were_text_are_read_as_text() -> None:
+    served = Served([(("text", "<think>loud</think>"), "<think>loud</think>"), (("text", "Four."), "Four.")])
+    store = MemoryTurnStore()
+    served.store_in(store)
+    read = (ReasoningBlock(text="loud"), TextBlock(text="Four."))
+    for message in (Message(role="assistant", blocks=read), Message(role="assistant", blocks=(*read, served.carrier))):
+        turn, notes = recalled(message, store)
+        assert turn is not None
+        assert list(turn.ids) == served.ids
+        assert notes == []
+    other = (ReasoningBlock(text="quiet"), TextBlock(text="Four."))
+    assert recalled(Message(role="assistant", blocks=other), store) == (None, ["replay.missing"])
+
+
 JSON = st.recursive(
     st.none()
     | st.booleans()

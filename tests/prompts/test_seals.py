@@ -180,3 +180,9 @@ def test_a_payload_that_unpacks_beyond_its_count_is_an_error() -> None:
     payload[10:14] = (10).to_bytes(4, "big")
     with pytest.raises(PayloadError):
         unpack(bytes(payload), 0)
+
+
+@pytest.mark.parametrize("padding", ["=", "==", "===="])
+def test_a_seal_with_padding_is_not_the_one_that_was_made(padding: str) -> None:
+    sealer = Sealer([KEY])
+    assert refused(sealer, sample(sealer) + padding) in ("tampered", "truncated")

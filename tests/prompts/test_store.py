@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from array import array
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +56,10 @@ def test_oldest_leave_first(open_store: Open) -> None:
     store = open_store(40_000)
     for number in range(30):
         store.put("a", [f"call:{number}"], made(number, text="x" * 5000))
+    for _ in range(1000):  # the file is written by a thread of its own
+        if not store.get("a", "call:0"):
+            break
+        time.sleep(0.01)
     assert store.get("a", "call:0") == ()
     assert store.get("a", "call:29") == (made(29, text="x" * 5000),)
 

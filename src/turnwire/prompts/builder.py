@@ -19,7 +19,7 @@ from turnwire.prompts.policy import Plan, ReplayPolicy
 from turnwire.prompts.prompt import Prompt, Recall, RecalledTurn, Section, Tokenizer
 from turnwire.prompts.recall.history import History
 from turnwire.prompts.replay.pieces import Piece, PieceMemory, tokenized
-from turnwire.prompts.replay.rephrase import in_template_order, rest_of, spoken_in_order, spoken_on
+from turnwire.prompts.replay.rephrase import in_template_order, spoken_in_order, spoken_on
 from turnwire.prompts.replay.sections import labelled
 from turnwire.prompts.replay.splicer import Scribe, Text, UnknownSeam
 from turnwire.prompts.stability import StabilityOptions, stabilise
@@ -112,7 +112,8 @@ class _Draft:
         self._tools = tools
         self._plan = plan
         self._notes = notes
-        self._scribe = Scribe(builder.template, builder.traits, self._messages, tools, notes, builder.end_tokens)
+        shown = [_without_carriers(message) for message in self._messages]
+        self._scribe = Scribe(builder.template, builder.traits, shown, tools, notes, builder.end_tokens)
         digests = [_digest(_encode(message)) for message in self._messages]
         self._chain = _chained(digests)
         self._history = History(self._messages, digests, tools)
@@ -141,7 +142,7 @@ class _Draft:
         thinking = self._begun_thinking(turn, message)
         if turn.complete:
             return _Turn(turn.ids, True, thinking)
-        rest = spoken_on(self._scribe, self._traits, rest_of(message), self._plan.args, after_thought=True)
+        rest = spoken_on(self._scribe, self._traits, message.blocks[turn.blocks :], self._plan.args, after_thought=True)
         if rest is None:
             return None
         return _Turn([*turn.ids, *self._builder.tokenizer.encode(rest)], False, thinking)
@@ -274,6 +275,14 @@ def _without_thoughts(messages: Sequence[Message], bare: frozenset[int]) -> tupl
         else message
         for position, message in enumerate(messages)
     )
+
+
+def _without_carriers(message: Message) -> Message:
+    """A message without the blank thoughts whose seals are all there is to them: the model did not write them there."""
+    if message.role != "assistant":
+        return message
+    shown = tuple(b for b in message.blocks if not isinstance(b, ReasoningBlock) or b.text.strip())
+    return message if len(shown) == len(message.blocks) else Message(role=message.role, blocks=shown)
 
 
 def _chained(digests: Sequence[bytes]) -> list[bytes]:

@@ -49,12 +49,13 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
 
 class RecalledTurn(msgspec.Struct, frozen=True, kw_only=True):
     """One assistant turn as the model wrote it: its output token ids and raw text. `complete` is false where only a
-    leading part could be recalled. `tail` is the end of the prompt it was written behind (`Prompt.tail`), where that is
-    known; it tells a turn begun inside a thought from one begun outside."""
+    leading part could be recalled, that of the message's first `blocks` blocks. `tail` is the end of the prompt it was
+    written after (`Prompt.tail`), if that is known; it tells a turn begun inside a thought from one begun outside."""
 
     ids: Sequence[int]
     text: str
     complete: bool = True
+    blocks: int = 0
     tail: str | None = None
 
 

@@ -153,6 +153,13 @@ def test_a_thought_replayed_as_assistant_text_is_a_thought_again(decode: Decode)
     )
     assert inbound.conversation.messages[1].blocks[0] == ReasoningBlock(text="because")
     assert codes(inbound) == ["reasoning.from_text"]
+
+
+def test_text_that_we_sent_is_never_read_as_a_thought(decode: Decode) -> None:
+    ours = {"type": "message", "id": "msg_T1_0", "role": "assistant", "content": "<think>loud</think>"}
+    inbound = decode(input=[{"role": "user", "content": "q"}, ours, CALL])
+    assert inbound.conversation.messages[1].blocks[0] == TextBlock(text="<think>loud</think>")
+    assert codes(inbound) == []
     kept = decode(input=[{"role": "assistant", "content": "Use <think> and </think>"}])
     assert kept.conversation.messages[0].text == "Use <think> and </think>"
 

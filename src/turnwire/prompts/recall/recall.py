@@ -15,7 +15,7 @@ from threading import Lock
 from turnwire.prompts.prompt import HistoryKey, RecalledTurn, Tokenizer
 from turnwire.prompts.recall.seals import Sealer, Segment, Unopened
 from turnwire.prompts.recall.store import StoredTurn, TurnStore, call_key, said_key
-from turnwire.prompts.recall.witness import content_mark, edits, thought_end, thoughts_mark
+from turnwire.prompts.recall.witness import content_mark, edits, thought_end, thoughts_as_text, thoughts_mark
 from turnwire.turns import Message, Note, ReasoningBlock, ToolCallBlock
 
 __all__ = ["NOTES", "RecallCache", "TurnRecall", "stored_turn", "turn_keys", "turn_space"]
@@ -182,7 +182,8 @@ class TurnRecall:
         if not last.last:
             ids = self._up_to_thought(ids, thought_end(last.shape))
         tail = segments[0][1].tail
-        return RecalledTurn(ids=ids, text=self._tokenizer.decode(ids), complete=last.last, tail=tail)
+        text = self._tokenizer.decode(ids)
+        return RecalledTurn(ids=ids, text=text, complete=last.last, blocks=end + 1, tail=tail)
 
     def _up_to_thought(self, ids: array[int], end: int | None) -> array[int]:
         """The ids up to the end of the last thought, where the engine's last batch reached over it. A token that lies
@@ -227,9 +228,13 @@ class TurnRecall:
     def _said(self, message: Message, history: HistoryKey) -> Sequence[StoredTurn]:
         """Turns of these words after this history: the session's own where it has one, else any (a forked session)."""
         assert self._store is not None
-        mark = content_mark(message)
-        own = self._store.get(self._space, said_key(history.strict, mark, self._session)) if self._session else ()
-        return own or self._store.get(self._space, said_key(history.strict, mark))
+        for form in (message, thoughts_as_text(message)):
+            for session in dict.fromkeys((self._session, "")):
+                mark = content_mark(form) if form is not None else b""
+                found = self._store.get(self._space, said_key(history.strict, mark, session)) if mark else ()
+                if found:
+                    return found
+        return ()
 
 
 def _distinct(turns: Sequence[StoredTurn]) -> list[StoredTurn]:

@@ -1,7 +1,8 @@
 """Whether two argument texts say the same, whatever a client did to the writing.
 
-Promise: order of keys, blanks and escapes of the JSON, numbers and booleans written as strings or the other way round,
-blanks at line ends and added defaults make no difference; any other change does. Linear, bounded, never raises.
+Promise: order of keys, blanks and escapes of the JSON, numbers rounded as JavaScript does, numbers and booleans written
+as strings or the other way round, blanks at line ends, added defaults and dropped nulls make no difference; any other
+change does. Linear, bounded, never raises.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ MARK_SIZE = 4
 _MOST_LEAVES = 512
 _MOST_DEPTH = 24
 _NUMBER = re.compile(r"-?\d{1,40}(?:\.\d{1,40})?(?:[eE][+-]?\d{1,3})?")
+_SAFE = 2**53  # up to here JavaScript's numbers, which are doubles, hold every integer
+_SAFE_DIGITS = 15
 _ABSENT = object()
 
 
@@ -37,7 +40,8 @@ def argument_marks(arguments: str) -> tuple[frozenset[bytes], frozenset[bytes]] 
         if isinstance(value, dict) and value:
             if depth >= _MOST_DEPTH:
                 return None
-            todo.extend((f"{path}/{key}", inner, depth + 1) for key, inner in value.items())
+            # A null says as much as a missing value, and clients drop it.
+            todo.extend((f"{path}/{key}", inner, depth + 1) for key, inner in value.items() if inner is not None)
         elif isinstance(value, list) and value:
             if depth >= _MOST_DEPTH:
                 return None
@@ -79,7 +83,8 @@ def _spelled(value: Any) -> str:
         text = value.strip()
         if text in ("true", "false", "null"):
             return text
-        if _NUMBER.fullmatch(text):
+        # Longer digits in a string are a name, which nobody rounds.
+        if _NUMBER.fullmatch(text) and sum(map(str.isdigit, text)) <= _SAFE_DIGITS:
             return _number(text)
         return "\n".join([line.rstrip() for line in text.splitlines()])
     if isinstance(value, (dict, list)):
@@ -88,7 +93,6 @@ def _spelled(value: Any) -> str:
 
 
 def _number(text: str) -> str:
-    if "." not in text and "e" not in text and "E" not in text:
-        return str(int(text))
+    """A number as the double that JavaScript makes of it."""
     number = float(text)
-    return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
+    return str(int(number)) if number.is_integer() and abs(number) <= _SAFE else repr(number)

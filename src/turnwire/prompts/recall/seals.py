@@ -118,7 +118,7 @@ class Sealer:
             return Unopened("foreign")
         if len(seal) > _MOST_CHARS:
             return Unopened("too_large")
-        text = seal[len(_PREFIX) :].rstrip("=")
+        text = seal[len(_PREFIX) :]
         try:
             raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError):  # a ValueError is text outside ASCII

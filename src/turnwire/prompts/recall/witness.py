@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from hashlib import blake2b
+from typing import TypeAlias
 
 import msgspec
 
@@ -25,7 +26,7 @@ from turnwire.turns import (
     ToolCallClosed,
 )
 
-__all__ = ["Witness", "content_mark", "edits", "thought_end", "thoughts_mark"]
+__all__ = ["Witness", "content_mark", "edits", "thought_end", "thoughts_as_text", "thoughts_mark"]
 
 _TEXT_SIZE = 12
 # Whole turn or only its thoughts, raw characters up to the last thought's end, thoughts, text, calls.
@@ -38,6 +39,9 @@ _MOST_BYTES = 32_768
 class _Call(msgspec.Struct, frozen=True):
     name: bytes
     marks: frozenset[bytes] | None
+
+
+_Shape: TypeAlias = tuple[bool, bytes, bytes, list[_Call]]
 
 
 class _Words:
@@ -117,8 +121,14 @@ def edits(shape: bytes, message: Message) -> str | None:
     turn was, or if its shape is unknown. The shape of a part of a turn is compared with the thoughts alone, and
     `message` must then end with that part."""
     read = _read(shape)
-    if read is None:
+    changed = None if read is None else _changes(read, message)
+    if read is None or changed is None:
         return None
+    as_text = thoughts_as_text(message)
+    return changed if as_text is None or _changes(read, as_text) is not None else None
+
+
+def _changes(read: _Shape, message: Message) -> str | None:
     whole, thoughts, text, calls = read
     said = thoughts_mark(message)
     if said is not None and said != thoughts:
@@ -160,7 +170,21 @@ def _fits(marks: frozenset[bytes], block: ToolCallBlock) -> bool:
     return same_arguments(marks, block.arguments)
 
 
-def _read(shape: bytes) -> tuple[bool, bytes, bytes, list[_Call]] | None:
+def thoughts_as_text(message: Message) -> Message | None:
+    """The message as it was if its unsealed thoughts were words of its text: a model without thoughts of its own may
+    write `<think>` all the same, and what reads the request takes that for a thought. None where it has none."""
+    if not any(isinstance(block, ReasoningBlock) and block.text and not block.seal for block in message.blocks):
+        return None
+    blocks = tuple(
+        TextBlock(text=f"<think>{block.text}</think>")
+        if isinstance(block, ReasoningBlock) and block.text and not block.seal
+        else block
+        for block in message.blocks
+    )
+    return Message(role=message.role, blocks=blocks)
+
+
+def _read(shape: bytes) -> _Shape | None:
     try:
         whole, _, thoughts, text, count = _HEAD.unpack_from(shape)
         place = _HEAD.size

@@ -15,7 +15,7 @@ from turnwire.prompts.replay.splicer import Scribe
 from turnwire.prompts.templates.traits import TemplateTraits
 from turnwire.turns import Block, Message, ReasoningBlock, TextBlock, ToolCallBlock
 
-__all__ = ["Speech", "in_template_order", "rest_of", "spoken_in_order", "spoken_on"]
+__all__ = ["Speech", "in_template_order", "spoken_in_order", "spoken_on"]
 
 
 class Speech(msgspec.Struct, frozen=True):
@@ -78,15 +78,6 @@ def _gap(scribe: Scribe, traits: TemplateTraits, args: Mapping[str, Any]) -> str
     return gap if mark and found and not gap.strip() else ""
 
 
-def rest_of(message: Message) -> tuple[Block, ...]:
-    """The blocks behind the last thought that carries a seal: what a partly recalled turn lacks."""
-    for position in range(len(message.blocks) - 1, -1, -1):
-        block = message.blocks[position]
-        if isinstance(block, ReasoningBlock) and block.seal:
-            return message.blocks[position + 1 :]
-    return message.blocks
-
-
 def _switched(args: Mapping[str, Any], traits: TemplateTraits, thinking: bool) -> dict[str, Any]:
     switch = traits.thinking_on if thinking else traits.thinking_off
     return {**args, **(switch or {})}
@@ -105,7 +96,7 @@ def _groups(blocks: Sequence[Block]) -> list[list[Block]]:
     groups: list[list[Block]] = []
     rank = 0
     for block in blocks:
-        if isinstance(block, TextBlock) and not block.text.strip():
+        if isinstance(block, TextBlock | ReasoningBlock) and not block.text.strip():
             continue
         own = _rank(block)
         if not groups or own < rank:

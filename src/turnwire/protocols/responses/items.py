@@ -117,9 +117,10 @@ class ItemWalk:
         if role != "assistant":
             self._add(role, blocks)
             return
+        ours = _string(item, "id", path).startswith("msg_")  # what we sent as text was no thought
         for block in blocks:
             if isinstance(block, TextBlock):
-                thought = _thought_as_text(block.text)
+                thought = None if ours else _thought_as_text(block.text)
                 if thought is not None:
                     self.notes.append(Note("reasoning.from_text", f"{path}: a thought sent as assistant text"))
                     if thought:
