@@ -64,6 +64,9 @@ def test_responses() -> None:
 
 def test_sentences() -> None:
     assert sentence(HELD) == "the prefix held: 50 tokens"
+    gone = Verdict(state="held", shared=9000, expected=9000, turn="T1").reported(16)
+    assert sentence(gone).startswith("the prefix held, but 16 of 9000 tokens were cached: ")
+    assert header(gone) == "held; shared=9000; of=9000; cached=16; cause=evicted; turn=T1"
     assert "first turn" in sentence(FIRST)
 
 

@@ -178,6 +178,32 @@ CASES = {
         33,
         "reasoning_dropped_by_template",
     ),
+    "tools beside a user message": (
+        LONGER,
+        msgspec.structs.replace(LONGER, tools=(*TOOLS, Tool(name="Edit"))),
+        25,
+        "tools_changed",
+    ),
+    "went back and edited": (
+        msgspec.structs.replace(LONGER, messages=LONGER.messages + (CALL, RESULT) * 5),
+        changed(BASE, 1, said("user", "Hi there.")),
+        25,
+        "message_edited",
+    ),
+    "a new window": (
+        msgspec.structs.replace(LONGER, context=TurnContext(window="t:0")),
+        changed(
+            msgspec.structs.replace(BASE, context=TurnContext(window="t:1")), 1, said("user", "Hi. And what was done.")
+        ),
+        25,
+        "compaction",
+    ),
+    "after a compaction request": (
+        msgspec.structs.replace(LONGER, context=TurnContext(turn_class="compaction")),
+        changed(BASE, 1, said("user", "Hi. And what was done.")),
+        25,
+        "compaction",
+    ),
     "compaction": (
         msgspec.structs.replace(LONGER, messages=LONGER.messages + (CALL, RESULT) * 5),
         changed(BASE, 1, said("user", "Summary of what was done.")),
@@ -216,13 +242,13 @@ OUTPUT_CASES = {
     "edited arguments": (
         CALL.blocks,
         True,
-        (Note("replay.edited", "not what the model wrote any more (arguments)"),),
+        (Note("replay.edited.arguments"),),
         "arguments_rewritten",
     ),
     "edited text": (
         CALL.blocks,
         True,
-        (Note("replay.edited", "not what the model wrote any more (text)"),),
+        (Note("replay.edited.text"),),
         "message_edited",
     ),
     "lost seal": (CALL.blocks, True, (Note("replay.seal_foreign"),), "turn_rewritten"),
@@ -255,6 +281,83 @@ def test_threads_of_one_session_do_not_disturb_each_other() -> None:
     tracker.remember("k", prompt(range(500, 540)), other, [8])
     assert tracker.compare("k", prompt([*range(50), 7, 9]), LONGER).state == "held"
     assert tracker.compare("k", prompt([*range(500, 540), 8, 9]), other).state == "held"
+
+
+def turn(number: int, *, side: bool = False) -> Conversation:
+    """The conversation of a main turn after `number` earlier ones, or of a side question at that point."""
+    messages = [*BASE.messages]
+    for each in range(number):
+        messages += [said("assistant", f"Answer {each}."), said("user", f"Question {each}.")]
+    if side:
+        messages.append(said("user", "Sum this up."))
+    return msgspec.structs.replace(BASE, messages=tuple(messages))
+
+
+def test_side_requests_do_not_break_the_main_thread() -> None:
+    tracker = SessionTracker()
+    ids = list(range(50))
+    for number in range(12):
+        verdict = tracker.compare("k", prompt(ids), turn(number))
+        assert verdict.state == ("held" if number else "first")
+        assert verdict.turn == (f"main{number - 1}" if number else "")
+        tracker.remember("k", prompt(ids), turn(number), [1000 + number], turn=f"main{number}")
+        ids += [1000 + number]
+        aside = [*ids, 5000 + number]
+        asked = tracker.compare("k", prompt(aside), turn(number + 1, side=True))
+        assert (asked.state, asked.turn, asked.shared) == ("held", f"main{number}", len(ids))
+        tracker.remember("k", prompt(aside), turn(number + 1, side=True), [6000], turn=f"side{number}")
+        ids += [2000 + number]
+
+
+def test_a_break_after_a_side_request_is_one_of_the_main_thread() -> None:
+    tracker = SessionTracker()
+    tracker.remember("k", prompt(range(50)), turn(1), [1, 2, 3], turn="main")
+    tracker.remember("k", prompt([*range(50), 1, 2, 3, 9]), turn(2, side=True), [6], turn="side")
+    verdict = tracker.compare("k", prompt([*range(50), 1, 7, 8], ("message", 0, 53)), turn(2))
+    assert (verdict.state, verdict.turn, verdict.shared, verdict.expected) == ("broken", "main", 51, 53)
+
+
+def test_turns_that_another_process_served_leave_no_false_verdict() -> None:
+    ids = {number: [*range(50), *range(1000, 1000 + 10 * number)] for number in range(4)}
+    here, there = SessionTracker(), SessionTracker()
+    here.remember("k", prompt(ids[0]), turn(0), range(1000, 1005))
+    there.remember("k", prompt(ids[1]), turn(1), range(1010, 1015))
+    assert here.compare("k", prompt(ids[2]), turn(2)).state == "first"
+    other = [*range(45), *range(2000, 2020)]
+    assert here.compare("k", prompt(other, ("message", 0, 65)), turn(2)).state == "first"
+    assert there.compare("k", prompt(ids[2]), turn(2)).state == "held"
+
+
+def test_a_clock_in_the_template_is_told_from_the_template_s_rule() -> None:
+    longer = msgspec.structs.replace(LONGER, messages=(*LONGER.messages, said("assistant", "Yes."), said("user", "?")))
+    tracker = SessionTracker()
+    tracker.remember("k", msgspec.structs.replace(prompt(range(40)), stamp="2026-01-01"), LONGER, [1])
+    now = prompt([*range(5), *range(500, 550)], ("frame", 0, 55))
+    assert tracker.compare("k", msgspec.structs.replace(now, stamp="2026-01-02"), longer).cause == "template_clock"
+    same = tracker.compare("k", msgspec.structs.replace(now, stamp="2026-01-01"), longer)
+    assert same.cause == "reasoning_dropped_by_template"
+
+
+def test_what_the_engine_lost_is_an_eviction() -> None:
+    held = Verdict(state="held", shared=20_000, expected=20_000)
+    assert held.reported(19_000).cause is None
+    assert held.reported(0).cause == "evicted"
+    assert held.reported(0).cached == 0
+    assert Verdict(state="first").reported(0).cause is None
+    small = Verdict(state="held", shared=900, expected=900)
+    assert small.reported(0).cause is None
+
+
+def test_only_the_differing_part_of_long_texts_is_looked_through() -> None:
+    filler = "2026-01-01 10:00 " * 20_000
+    one, other = (changed(BASE, 0, said("system", f"{filler}Now {day}.{filler}")) for day in ("Monday", "Tuesday"))
+    assert after(one, other, 5).cause == "date"
+    third = changed(BASE, 0, said("system", f"{filler}Now or never.{filler}"))
+    assert after(one, third, 5).cause == "system_changed"
+
+
+def test_session_keys_are_the_same_in_every_process() -> None:
+    assert session_key("t", BASE) == "1:t:opening:207187eef258c7701e814acc/"
 
 
 def test_a_named_turn_is_the_one_compared_with() -> None:

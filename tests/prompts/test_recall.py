@@ -234,7 +234,9 @@ def test_edited_turns_are_refused(change: str, way: str) -> None:
     served.store_in(store)
     message = served.message if way == "seals" else served.without_seals(thoughts=True)
     edited = Message(role="assistant", blocks=tuple(CHANGES[change](list(message.blocks))))
-    assert recalled(edited, store) == (None, ["replay.edited"])
+    part = {"text cut": "text", "call dropped": "calls", "call renamed": "name"}.get(change, change.split()[0])
+    part = "arguments" if part == "argument" else part
+    assert recalled(edited, store) == (None, [f"replay.edited.{part}"])
 
 
 def test_a_lost_last_seal_leaves_the_leading_part() -> None:

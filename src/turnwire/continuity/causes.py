@@ -37,6 +37,8 @@ _DATES = re.compile(
     re.IGNORECASE,
 )
 _COMPACTED = 0.6
+_MOST_DATED = 2048
+_AROUND = 40
 
 
 def related(before: Conversation, now: Conversation) -> bool:
@@ -55,9 +57,11 @@ def attribute(
     in_output: bool,
     thought: bool,
     notes: Sequence[Note],
+    ticked: bool = False,
 ) -> Found:
     """The cause of a break in `section`. `in_output`: it lies in what the model wrote last, and not before; `thought`
-    says whether that held a thought. `notes` are those of the new prompt."""
+    says whether that held a thought. `notes` are those of the new prompt; `ticked` says that the template's clock shows
+    another day."""
     if before.model != now.model:
         return "model_changed", f"from {before.model} to {now.model}"
     if section in ("system", "tools") or (section == "frame" and not in_output):
@@ -66,7 +70,14 @@ def attribute(
             return found
     if in_output:
         return _last_turn(now, before, thought=thought, notes=notes)
-    return _history(before, now) or _opening(before, now, tools_first=False) or ("rerendered", "")
+    return (
+        _history(before, now)
+        or _tools_changed(before.tools, now.tools)  # templates may write them beside a user message
+        or (("template_clock", "") if ticked else None)
+        or _thoughts_dropped(before)
+        or _opening(before, now, tools_first=False)
+        or ("rerendered", "")
+    )
 
 
 # ----------------------------------------------------------------------------------------------- system and tools
@@ -87,7 +98,7 @@ def _system_changed(before: str, now: str) -> Found | None:
         return None
     if _without_billing(before) == _without_billing(now):
         return "billing_line", ""
-    if _undated(before) == _undated(now):
+    if _differ_in_dates(before, now):
         return "date", _excerpt(before, now)
     return "system_changed", _excerpt(before, now)
 
@@ -118,10 +129,11 @@ def _last_turn(now: Conversation, before: Conversation, *, thought: bool, notes:
     turn = next((message for message in spoken[len(_spoken(before)) :] if message.role == "assistant"), None)
     codes = {note.code for note in notes}
     if turn is None:
-        return ("compaction", "") if len(spoken) < len(_spoken(before)) else ("message_edited", "")
-    if "replay.edited" in codes:
-        said = next(note.message for note in notes if note.code == "replay.edited")
-        return ("arguments_rewritten", "") if "(arguments)" in said else ("message_edited", "")
+        return _history(before, now) or ("message_edited", "")
+    if "replay.edited.arguments" in codes:
+        return "arguments_rewritten", ""
+    if any(code.startswith("replay.edited.") for code in codes):
+        return "message_edited", ""
     thoughts = any(isinstance(block, ReasoningBlock) for block in turn.blocks)
     if thought and not thoughts:
         return "reasoning_dropped_by_client", ""
@@ -140,12 +152,24 @@ def _history(before: Conversation, now: Conversation) -> Found | None:
     old, new = _spoken(before), _spoken(now)
     for place, (one, other) in enumerate(zip(old, new, strict=False)):
         if one != other and _plain(one) != _plain(other):
+            if _is_new_window(before, now) and len(new) < len(old):
+                return "compaction", f"message {place}"
             return _differing(old, new, place)
     if len(new) < len(old):
-        return ("compaction" if len(new) < _COMPACTED * len(old) else "message_edited"), ""
-    if any(isinstance(block, ReasoningBlock) for message in old for block in message.blocks):
+        return ("compaction" if _is_new_window(before, now) else "message_edited"), ""
+    return None
+
+
+def _thoughts_dropped(before: Conversation) -> Found | None:
+    if any(isinstance(block, ReasoningBlock) for message in before.messages for block in message.blocks):
         return "reasoning_dropped_by_template", ""
     return None
+
+
+def _is_new_window(before: Conversation, now: Conversation) -> bool:
+    """Whether the client itself says that it compacted: by the request before, or by a new context window."""
+    windows = (before.context.window, now.context.window)
+    return before.context.turn_class == "compaction" or (None not in windows and windows[0] != windows[1])
 
 
 def _differing(old: Sequence[Message], new: Sequence[Message], place: int) -> Found:
@@ -156,11 +180,11 @@ def _differing(old: Sequence[Message], new: Sequence[Message], place: int) -> Fo
             return "reasoning_dropped_by_client", where
         if _calls(one) != _calls(other) and _plain(_without_arguments(one)) == _plain(_without_arguments(other)):
             return "arguments_rewritten", where
-    if one.role == other.role and _undated(_text(one)) == _undated(_text(other)):
+    if one.role == other.role and _differ_in_dates(_text(one), _text(other)):
         return "date", where
     if one in new[place + 1 :]:
         return "message_moved", where
-    if len(new) < _COMPACTED * len(old):
+    if len(new) < _COMPACTED * len(old) and not _resemble(_text(one), _text(other)):
         return "compaction", where
     return "message_edited", where
 
@@ -233,8 +257,39 @@ def _text(message: Message) -> str:
     return "\n".join(parts)
 
 
-def _undated(text: str) -> str:
-    return _DATES.sub("", text)
+def _common_start(one: str, other: str) -> int:
+    """How many leading characters the two share, by halving: comparing slices is fast, comparing characters is not."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _difference(one: str, other: str) -> tuple[str, str]:
+    """Where the two differ, with a little of what they share on both sides."""
+    start = _common_start(one, other)
+    end = _common_start(one[start:][::-1], other[start:][::-1])
+    around = max(start - _AROUND, 0)
+    return one[around : max(len(one) - end, start) + _AROUND], other[around : max(len(other) - end, start) + _AROUND]
+
+
+def _differ_in_dates(one: str, other: str) -> bool:
+    """Whether only dates and times differ. They do so in few characters, so long differences are not looked through."""
+    first, second = _difference(one, other)
+    if max(len(first), len(second)) > _MOST_DATED:
+        return False
+    return _DATES.sub("", first) == _DATES.sub("", second)
+
+
+def _resemble(one: str, other: str) -> bool:
+    """Whether half of the first text is still there at the start and end of the second: it was edited, not replaced."""
+    start = _common_start(one, other)
+    end = _common_start(one[start:][::-1], other[start:][::-1])
+    return 2 * (start + end) >= len(one) > 0
 
 
 def _without_billing(text: str) -> str:
@@ -243,7 +298,6 @@ def _without_billing(text: str) -> str:
 
 def _excerpt(before: str, now: str) -> str:
     """The first differing words, short."""
-    size = min(len(before), len(now))
-    at = next((place for place in range(size) if before[place] != now[place]), size)
+    at = _common_start(before, now)
     start = max(at - 20, 0)
     return f"{before[start : at + 20]!r} became {now[start : at + 20]!r} at character {at}"

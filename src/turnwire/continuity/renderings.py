@@ -37,6 +37,10 @@ def header(verdict: Verdict) -> str:
         if verdict.section is not None:
             parts.append(f"section={verdict.section}:{verdict.index}")
         parts.append(f"cause={verdict.cause}")
+    elif verdict.cause is not None:
+        parts += (f"cached={verdict.cached}", f"cause={verdict.cause}")
+    if verdict.turn:
+        parts.append(f"turn={verdict.turn}")
     return "; ".join(parts)
 
 
@@ -46,9 +50,11 @@ def sentence(verdict: Verdict) -> str:
         return "the first turn of its session here"
     if verdict.state == "unseen":
         return "the model's own server writes the prompt, so its prefix cannot be seen from here"
+    words = verdict.words
+    if verdict.state == "held" and words is not None:
+        return f"the prefix held, but {verdict.cached} of {verdict.shared} tokens were cached: {words.what}"
     if verdict.state == "held":
         return f"the prefix held: {verdict.shared} tokens"
-    words = verdict.words
     assert words is not None
     where = f" in {verdict.section} {verdict.index}" if verdict.section is not None else ""
     detail = f" ({verdict.detail})" if verdict.detail else ""

@@ -1,4 +1,4 @@
-"""Compares each prompt with what the session's engine already read: its previous prompt and output.
+"""Compares each prompt with what the session's engine already read: the prompt and output of the turn it continues.
 
 Promise: the first divergent token is exact. Memory is bounded, least recently used sessions leave first. A comparison
 is linear and runs at the speed of comparing bytes. May be shared by threads.
@@ -10,6 +10,7 @@ import sys
 from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
+from hashlib import blake2b
 from threading import Lock
 from typing import Protocol
 
@@ -22,7 +23,8 @@ from turnwire.turns import Conversation, Note
 __all__ = ["BuiltPrompt", "PromptSection", "SessionTracker", "session_key", "shared_prefix"]
 
 _CHUNK = 4096
-_LINES = 4
+_LINES = 8
+_TURNS = 63
 _BLOCK_OVERHEAD = 160
 
 
@@ -54,28 +56,58 @@ class BuiltPrompt(Protocol):
     @property
     def notes(self) -> Sequence[Note]: ...
 
+    @property
+    def stamp(self) -> str: ...
+
+
+class _Turn(msgspec.Struct, frozen=True):
+    """A turn that ended in a line: at token `end`, its generation header at `header`, after a conversation that held
+    `before` assistant turns."""
+
+    end: int
+    header: int
+    before: int
+    thought: bool
+    name: str
+
 
 class _Line(msgspec.Struct):
-    """One thread of a session: what the engine read and wrote last. From `said` on it is the last turn: the header
-    that it was written behind, and what the model wrote."""
+    """One thread of a session: all that the engine read and wrote in it, the turns that ended in there, oldest first,
+    and the newest conversation with the template's clock at that time."""
 
     ids: array[int]
-    said: int
-    thought: bool
+    turns: tuple[_Turn, ...]
     conversation: Conversation
+    stamp: str
     size: int
-    turn: str = ""
+
+    @property
+    def last(self) -> _Turn:
+        return self.turns[-1]
+
+
+class _Match(msgspec.Struct, frozen=True):
+    """A turn to compare with, and how many tokens the new prompt shares with its line."""
+
+    turn: _Turn
+    line: _Line
+    shared: int
+
+    @property
+    def held(self) -> bool:
+        return self.shared >= self.turn.end
 
 
 def session_key(tenant: str, conversation: Conversation) -> str:
-    """What tells one thread of prompts from another. Without a session id it is the opening of the conversation."""
+    """What tells one thread of prompts from another, the same in every process. Without a session id it is the opening
+    of the conversation."""
     context = conversation.context
     kind = context.turn_class if context.turn_class in ("title", "auxiliary", "background") else ""
     if context.session is not None:
         name = "/".join((context.session, context.agent or "", kind))
     else:
         opening = next((message for message in conversation.messages if message.role == "user"), None)
-        name = f"opening:{hash(opening):x}/{kind}"
+        name = f"opening:{blake2b(msgspec.msgpack.encode(opening), digest_size=12).hexdigest()}/{kind}"
     return f"{len(tenant)}:{tenant}:{name}"
 
 
@@ -91,8 +123,9 @@ def shared_prefix(one: array[int], other: array[int]) -> int:
 
 
 class SessionTracker:
-    """Remembers the sessions' last prompts, up to `max_bytes` in all. A session may have a few threads (subagents,
-    retries, side questions); a prompt is compared with the one it shares most with."""
+    """Remembers what the sessions' engines read last, up to `max_bytes` in all. A session may have several threads
+    (subagents, retries, side questions, compactions); a prompt is compared with the turn that it continues, and where
+    none of them is that one, with the thread it shares most with."""
 
     def __init__(self, *, max_bytes: int = 256 * 1024 * 1024) -> None:
         if max_bytes <= 0:
@@ -110,37 +143,14 @@ class SessionTracker:
             lines = tuple(self._sessions.get(key, ()))
             if lines:
                 self._sessions.move_to_end(key)
-        named = tuple(line for line in lines if line.turn == previous) if previous else ()
-        verdict = self._compared(named or lines, prompt, conversation)
-        return msgspec.structs.replace(verdict, found=False) if previous and not named else verdict
-
-    def _compared(self, lines: Sequence[_Line], prompt: BuiltPrompt, conversation: Conversation) -> Verdict:
-        if not lines:
-            return Verdict(state="first")
         ids = _array(prompt.ids)
-        line, shared = _nearest(lines, ids)
-        if shared in (len(ids), len(line.ids)):
-            return Verdict(state="held", shared=shared, expected=len(line.ids))
-        if not related(line.conversation, conversation):
-            return Verdict(state="first")
-        section = next((each for each in prompt.sections if each.start <= shared < each.end), None)
-        cause, detail = attribute(
-            line.conversation,
-            conversation,
-            section=section.kind if section else None,
-            in_output=shared >= line.said,
-            thought=line.thought,
-            notes=prompt.notes,
-        )
-        return Verdict(
-            state="broken",
-            shared=shared,
-            expected=len(line.ids),
-            section=section.kind if section else None,
-            index=section.index if section else None,
-            cause=cause,
-            detail=detail,
-        )
+        matches = [_Match(line.last, line, shared_prefix(line.ids, ids)) for line in reversed(lines)]
+        if previous:
+            named = [_Match(turn, m.line, m.shared) for m in matches for turn in m.line.turns if turn.name == previous]
+            if named:
+                return _judged(named[0], prompt, conversation)
+        verdict = _compared(matches, prompt, conversation)
+        return msgspec.structs.replace(verdict, found=False) if previous else verdict
 
     def remember(
         self,
@@ -156,19 +166,21 @@ class SessionTracker:
         ids = array("I", prompt.ids)
         header = next((section.start for section in prompt.sections if section.kind == "generation"), len(ids))
         ids.extend(output_ids)
-        line = _Line(ids, header, thought, conversation, 4 * len(ids) + _weight(conversation), turn)
-        if line.size > self._max_bytes:
+        own = _Turn(len(ids), header, _turns_before(conversation), thought, turn)
+        size = 4 * len(ids) + _weight(conversation)
+        if size > self._max_bytes:
             return
         with self._lock:
             lines = self._sessions.setdefault(key, [])
             self._sessions.move_to_end(key)
-            if lines:
-                nearest, shared = _nearest(lines, ids)
-                if 2 * shared >= nearest.said or related(nearest.conversation, conversation):
-                    lines.remove(nearest)
-                    self._bytes -= nearest.size
-            lines.append(line)
-            self._bytes += line.size
+            found = [(line, shared_prefix(line.ids, ids)) for line in lines]
+            earlier = max(([t for t in line.turns if t.end <= shared] for line, shared in found), key=len, default=[])
+            for line, shared in found:
+                if shared == len(line.ids):  # the new line tells all that this one told
+                    lines.remove(line)
+                    self._bytes -= line.size
+            lines.append(_Line(ids, (*earlier[-_TURNS:], own), conversation, prompt.stamp, size))
+            self._bytes += size
             while len(lines) > _LINES:
                 self._bytes -= lines.pop(0).size
             while self._bytes > self._max_bytes:
@@ -184,9 +196,64 @@ class SessionTracker:
         return len(self._sessions)
 
 
-def _nearest(lines: Sequence[_Line], ids: array[int]) -> tuple[_Line, int]:
-    """The line that shares most with the ids; of equals, the newest."""
-    return max(((line, shared_prefix(line.ids, ids)) for line in reversed(lines)), key=lambda found: found[1])
+def _compared(matches: Sequence[_Match], prompt: BuiltPrompt, conversation: Conversation) -> Verdict:
+    """The verdict by the turn that the conversation continues: the one with as many assistant turns before it as the
+    conversation has now, less one."""
+    if not matches:
+        return Verdict(state="first")
+    before = _turns_before(conversation)
+    continued = [
+        _Match(turn, match.line, match.shared)
+        for match in matches
+        for turn in match.line.turns
+        if turn.before == before - 1
+    ]
+    whole = len(prompt.ids)
+    held = [match for match in continued if match.held]
+    held += [match for match in matches if match.turn.before >= before and match.shared in (whole, match.turn.end)]
+    if held:
+        return _judged(max(held, key=lambda match: (match.shared, match.turn.end)), prompt, conversation)
+    nearest = max(matches, key=lambda match: match.shared)
+    if nearest.turn.before < before - 1:
+        # Turns in between were served elsewhere, and nobody here knows what their engine read.
+        return Verdict(state="first")
+    aligned = [match for match in continued if match.line is nearest.line]
+    return _judged(aligned[0] if aligned else nearest, prompt, conversation)
+
+
+def _judged(match: _Match, prompt: BuiltPrompt, conversation: Conversation) -> Verdict:
+    turn, line = match.turn, match.line
+    shared = min(match.shared, turn.end)
+    if shared in (turn.end, len(prompt.ids)):
+        return Verdict(state="held", shared=shared, expected=turn.end, turn=turn.name)
+    if not related(line.conversation, conversation):
+        return Verdict(state="first")
+    section = next((each for each in prompt.sections if each.start <= shared < each.end), None)
+    cause, detail = attribute(
+        line.conversation,
+        conversation,
+        section=section.kind if section else None,
+        in_output=shared >= turn.header,
+        thought=turn.thought,
+        notes=prompt.notes,
+        ticked=line.stamp != prompt.stamp,
+    )
+    return Verdict(
+        state="broken",
+        shared=shared,
+        expected=turn.end,
+        section=section.kind if section else None,
+        index=section.index if section else None,
+        cause=cause,
+        detail=detail,
+        turn=turn.name,
+    )
+
+
+def _turns_before(conversation: Conversation) -> int:
+    """How many assistant turns the conversation holds; one that is still to be continued is none yet."""
+    messages = conversation.messages
+    return conversation.assistant_turns - (1 if messages and messages[-1].role == "assistant" else 0)
 
 
 def _array(ids: Sequence[int]) -> array[int]:

@@ -5,7 +5,7 @@ Promise: every cause has words for a person and a remedy; the words are here and
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -27,6 +27,8 @@ Cause: TypeAlias = Literal[
     "message_moved",
     "compaction",
     "rerendered",
+    "template_clock",
+    "evicted",
 ]
 
 
@@ -92,8 +94,19 @@ CAUSES: dict[Cause, Words] = {
         "the template renders an unchanged message differently now that others follow it",
         "nothing in the client; the template depends on what comes later",
     ),
+    "template_clock": Words(
+        "the chat template writes the date into the prompt, and the day changed",
+        "give the template a fixed date, if the model can do without today's",
+    ),
+    "evicted": Words(
+        "the prompt kept its prefix, but the engine no longer had it",
+        "give the engine more room for its prefix cache, or route a session to the worker that served it",
+    ),
 }
 assert set(CAUSES) == set(get_args(Cause))
+
+
+_BLOCK = 1024
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +115,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     `first`: nothing to compare with. `unseen`: the prompt is written by the model's own server, so there are no tokens
     to compare. `held`: the prompt starts with all of it, or is all contained in it. `broken`:
     they differ from token `shared` on, which lies in the named section of the prompt. `expected` is how many tokens
-    there were to share. `found` is false where the request named a turn to compare with that is not remembered."""
+    there were to share. `found` is false where the request named a turn to compare with that is not remembered; `turn`
+    is the one it was compared with. `cached` is what the engine reported afterwards, where it reports that."""
 
     state: Literal["first", "unseen", "held", "broken"]
     shared: int = 0
@@ -112,11 +126,20 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     cause: Cause | None = None
     detail: str = ""
     found: bool = True
+    turn: str = ""
+    cached: int | None = None
 
     @property
     def lost(self) -> int:
         """Tokens that an engine has to read again."""
         return self.expected - self.shared if self.state == "broken" else 0
+
+    def reported(self, cached: int) -> Verdict:
+        """The verdict with the engine's own count of cached tokens. Engines cache whole blocks, so a little less than
+        was foreseen is no loss."""
+        evicted = self.state == "held" and self.shared - cached > max(_BLOCK, self.shared // 8)
+        changes: dict[str, Any] = {"cause": "evicted"} if evicted else {}
+        return msgspec.structs.replace(self, cached=cached, **changes)
 
     @property
     def words(self) -> Words | None:

@@ -201,6 +201,7 @@ class _Draft:
             sections=tuple(sections),
             notes=tuple(dict.fromkeys(self._notes)),
             history=self._history.coming(),
+            stamp=self._builder.template.stamp,
         )
 
     def _args(self, before: _Turn | None, begun: str | None) -> dict[str, Any]:

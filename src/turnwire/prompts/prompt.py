@@ -38,13 +38,14 @@ class HistoryKey(msgspec.Struct, frozen=True, kw_only=True):
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """A prompt ready for an engine. `tail` is the rendered text after the last message (the generation header and any
     pre-filled thought), from which the parser's start state is derived. `history` is the key under which the turn it
-    asks for can be found again."""
+    asks for can be found again; `stamp` is the template's clock, where it has one."""
 
     ids: Sequence[int]
     tail: str
     sections: tuple[Section, ...] = ()
     notes: tuple[Note, ...] = ()
     history: HistoryKey | None = None
+    stamp: str = ""
 
 
 class RecalledTurn(msgspec.Struct, frozen=True, kw_only=True):

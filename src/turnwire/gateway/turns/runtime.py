@@ -137,6 +137,8 @@ class ModelRuntime:
         if outcome is None or not self.writes_prompts:
             return
         conversation = passage.inbound.conversation
+        if self.engine.capabilities.cached_tokens:
+            passage.continuity = passage.continuity.reported(outcome.usage.cached)
         key = session_key(passage.tenant, conversation)
         thought = outcome.witness is not None and bool(outcome.witness.thoughts)
         if conversation.context.final:

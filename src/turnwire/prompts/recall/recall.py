@@ -21,7 +21,10 @@ from turnwire.turns import Message, Note, ReasoningBlock, ToolCallBlock
 __all__ = ["NOTES", "RecallCache", "TurnRecall", "stored_turn", "turn_keys", "turn_space"]
 
 NOTES: dict[str, str] = {
-    "replay.edited": "the message is not what the model wrote any more ({}); it is rendered as the client sent it",
+    **{
+        f"replay.edited.{part}": f"not the {part} that the model wrote; the message is shown as the client sent it"
+        for part in ("thought", "text", "calls", "name", "arguments")
+    },
     "replay.missing": "no seal and no stored turn for an assistant message; it is rendered as the client sent it",
     "replay.ambiguous": "the same words were said in several turns after this history; none of them is replayed",
     "replay.several_turns": "one assistant message holds several turns; it is rendered as the client sent it",
@@ -119,7 +122,7 @@ class TurnRecall:
         found = self._unsealed(message, notes)
         if found is not None and found.complete:
             return self._kept(key, found), tuple(notes)
-        if any(note.code == "replay.edited" for note in notes):
+        if any(note.code.startswith("replay.edited.") for note in notes):
             return None, tuple(notes)
         stored = None if history is None else self._stored(message, calls, history, notes)
         if stored is not None:
@@ -177,7 +180,7 @@ class TurnRecall:
         compared = message if last.last else Message(role="assistant", blocks=message.blocks[: end + 1])
         changed = edits(last.shape, compared)
         if changed is not None:
-            notes.append(_note("replay.edited", changed))
+            notes.append(_note(f"replay.edited.{changed}"))
             return None
         if not last.last:
             ids = self._up_to_thought(ids, thought_end(last.shape))
@@ -220,7 +223,7 @@ class TurnRecall:
             return None
         if not fitting:
             if calls and distinct:
-                notes.append(_note("replay.edited", changes[0] or ""))
+                notes.append(_note(f"replay.edited.{changes[0]}"))
             return None
         turn = fitting[0]
         return RecalledTurn(ids=turn.ids, text=turn.text, tail=turn.tail)
@@ -245,8 +248,8 @@ def _distinct(turns: Sequence[StoredTurn]) -> list[StoredTurn]:
     return kept
 
 
-def _note(code: str, detail: str = "") -> Note:
-    return Note(code, NOTES[code].format(detail))
+def _note(code: str) -> Note:
+    return Note(code, NOTES[code])
 
 
 def stored_turn(ids: Sequence[int], text: str, shape: bytes, *, tail: str | None = None) -> StoredTurn:
