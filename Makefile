@@ -55,7 +55,7 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.dev
-	$(BIN)/python benchmarks/stream.py $(ARGS)
+	$(BIN)/python -m benchmarks stream $(ARGS)
 
 fuzz: $(VENV)/.dev
 	$(BIN)/python tests/parsers/fuzz.py --minutes 10 $(ARGS)

@@ -24,8 +24,8 @@ from collections import Counter
 from pathlib import Path
 
 import aiohttp
-from cpu import cpu_seconds, rss_mib
 from engine_stand_in import story
+from measure.usage import cpu_seconds, rss_mib
 
 HERE = Path(__file__).parent
 DATA = HERE.parent / "src" / "turnwire" / "prompts" / "data"

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-__all__ = ["BLOCK", "WINDOW", "Installation", "VLLMServer", "prepare"]
+__all__ = ["BLOCK", "WINDOW", "Installation", "VLLMServer", "fetch_model", "prepare"]
 
 BLOCK = 32
 WINDOW = 8192
@@ -83,7 +83,7 @@ def cache() -> Path:
 
 def prepare() -> Installation:
     """Install what is missing and say where it is."""
-    return Installation(_vllm(cache() / f"vllm-{VLLM}"), _model(cache() / "tiny-qwen3"))
+    return Installation(_vllm(cache() / f"vllm-{VLLM}"), fetch_model(cache() / "tiny-qwen3"))
 
 
 def _vllm(home: Path) -> Path:
@@ -101,7 +101,8 @@ def _vllm(home: Path) -> Path:
     return python
 
 
-def _model(folder: Path) -> Path:
+def fetch_model(folder: Path) -> Path:
+    """The tiny model in a folder: Qwen3's own tokenizer, and a configuration without weights."""
     tokenizer = folder / "tokenizer.json"
     if tokenizer.exists() and _sha256(tokenizer) == TOKENIZER_SHA256:
         return folder

@@ -1,0 +1,33 @@
+"""`python -m benchmarks COMMAND`: the measurements by name."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+COMMANDS = {
+    "install": ("benchmarks.peers.cache", "put the peers into the cache"),
+    "stream": ("benchmarks.commands.stream", "CPU per output token, saturated and paced"),
+    "turn_cost": ("benchmarks.commands.turn_cost", "CPU per short turn behind a long history"),
+    "first_token": ("benchmarks.commands.first_token", "time to first token of a 52K prompt"),
+    "lateness": ("benchmarks.commands.lateness", "how late tokens are among 64 paced streams"),
+    "loop_pauses": ("benchmarks.commands.loop_pauses", "how long others wait while large bodies arrive"),
+    "memory": ("benchmarks.commands.memory", "a thousand paced streams: memory, CPU, lateness"),
+    "figures": ("benchmarks.figures", "write the README's table from the result files"),
+}
+
+
+def main() -> int:
+    """Run one command."""
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name not in COMMANDS:
+        print("python -m benchmarks COMMAND [--help]\n")
+        for command, (_, about) in COMMANDS.items():
+            print(f"  {command:12} {about}")
+        return 0 if name in ("", "-h", "--help") else 2
+    importlib.import_module(COMMANDS[name][0]).main(sys.argv[2:])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""CPU per short turn behind a long history: what an agent's next request costs a gateway, on all three APIs.
+
+    python -m benchmarks turn_cost [--rounds 3] [--cases growing,same,edited]
+
+20 messages of 8K characters and 200 of 200K (about 50K tokens), ten tokens of answer. growing: each request adds the
+last answer and a new question, as agents do; same: the request again; edited: growing, and a message in the middle
+changed each time. Each gateway, API and round has a conversation of its own, so that nothing was prepared by another
+API's turns.
+"""
+
+from __future__ import annotations
+
+import time
+
+from benchmarks.load.client import AnswerFailure, ask
+from benchmarks.load.requests import Api, Said, body, history
+from benchmarks.load.turns import SHORT
+from benchmarks.measure.session import Session, options
+from benchmarks.measure.usage import cpu_seconds
+from benchmarks.peers.gateways import Gateway
+
+SIZES = {"20 messages": (20, 8_000, 12), "200 messages": (200, 200_000, 6)}
+WARM = 2  # requests before those that count
+SEEN = SHORT.split()[1]
+AFTER = 0.05  # what a gateway still does after the answer belongs to the turn
+
+
+def main(arguments: list[str]) -> None:
+    parser = options(__doc__, 3)
+    parser.add_argument("--cases", default="growing,same,edited")
+    parser.add_argument("--sizes", default=",".join(SIZES))
+    chosen = parser.parse_args(arguments)
+    with Session("turn_cost", chosen) as session:
+        session.playbook.play("short", 0)
+        for number, api, gateway in session.turns():
+            for size in chosen.sizes.split(","):
+                for case in chosen.cases.split(","):
+                    try:
+                        each, first = _measure(gateway, api, size, case, number)
+                    except AnswerFailure as failure:
+                        session.fail(gateway, api, f"{size}, {case}", str(failure))
+                    else:
+                        session.add(gateway, api, f"{size}, {case}", cpu_ms=each * 1e3, first_ms=first * 1e3)
+        session.finish("cpu_ms", "ms of CPU per turn")
+
+
+def _measure(gateway: Gateway, api: Api, size: str, case: str, number: int) -> tuple[float, float]:
+    """CPU seconds of a turn, and the median time to its first text."""
+    messages, characters, turns = SIZES[size]
+    said = [*history((gateway.name, api, size, case, number), messages, characters), Said("user", "Go on.")]
+    requests: list[bytes] = []
+    for turn in range(WARM + turns):
+        requests.append(body(api, said))
+        if case != "same":
+            said = [*said, Said("assistant", SHORT), Said("user", f"Go on with step {turn}.")]
+        if case == "edited":
+            middle = messages // 2
+            said[middle] = Said(said[middle].role, f"{said[middle].text}\nedit {turn}")
+    for request in requests[:WARM]:
+        ask(gateway.port, api, request, SEEN)
+    time.sleep(AFTER)
+    before = cpu_seconds(gateway.pid)
+    firsts = []
+    for request in requests[WARM:]:
+        firsts.append(ask(gateway.port, api, request, SEEN).first)
+        time.sleep(AFTER)
+    return (cpu_seconds(gateway.pid) - before) / turns, sorted(firsts)[turns // 2]

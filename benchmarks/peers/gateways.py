@@ -1,0 +1,161 @@
+"""Each gateway that can be measured: the wire it stands behind, the APIs it has, and how it is started.
+
+Promise: every one of them serves the same model folder and is answered from the same playbook, one token at a time.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.engines.playbook import Counter
+from benchmarks.load.requests import APIS, MODEL, Api
+from benchmarks.peers import cache
+from benchmarks.peers.processes import Processes, free_port, listens, serves
+
+Command = list[str | Path]
+ENGINES = cache.ROOT / "benchmarks" / "engines"
+
+
+@dataclass
+class Gateway:
+    """A gateway that runs behind a scripted engine."""
+
+    name: str
+    wire: str
+    version: str
+    apis: tuple[Api, ...]
+    port: int
+    pid: int
+    tokens: Counter
+    processes: Processes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where gateways are started: the playbook, and a folder for logs and counters."""
+
+    playbook: Path
+    scratch: Path
+    started: list[Processes] = field(default_factory=list)
+
+    def processes(self) -> Processes:
+        """The programs of one more gateway."""
+        self.started.append(Processes(self.scratch))
+        return self.started[-1]
+
+    def stop(self) -> None:
+        """End everything that was started here."""
+        for processes in self.started:
+            processes.stop()
+
+    def counter(self, name: str) -> tuple[Path, Counter]:
+        file = self.scratch / f"{name}.count"
+        return file, Counter(file)
+
+
+def turnwire(name: str, stage: Stage, source: Path = cache.ROOT, flags: tuple[str, ...] = ()) -> Gateway:
+    """Turnwire in front of vLLM's completions wire."""
+    engine, port, processes = free_port(), free_port(), stage.processes()
+    file, counter = stage.counter(name)
+    completions = cache.program(ENGINES / "completions.c")
+    processes.start(f"{name}-engine", [completions, str(engine), stage.playbook, file])
+    processes.wait(listens(engine))
+    pid = _serve(name, stage, processes, port, source, f"vllm:http://127.0.0.1:{engine}", flags)
+    return Gateway(name, "HTTP", _commit(source), APIS, port, pid, counter, processes)
+
+
+def turnwire_core(name: str, stage: Stage, source: Path = cache.ROOT, flags: tuple[str, ...] = ()) -> Gateway:
+    """Turnwire in front of vLLM's engine-core wire."""
+    handshake, port, processes = free_port(), free_port(), stage.processes()
+    counter = _core(name, stage, processes, handshake)
+    pid = _serve(name, stage, processes, port, source, f"vllm-core:tcp://127.0.0.1:{handshake}", flags)
+    return Gateway(name, "engine core (ZMQ)", _commit(source), APIS, port, pid, counter, processes)
+
+
+def vllm_rust(name: str, stage: Stage) -> Gateway:
+    """vLLM's Rust frontend; it has no Messages and no Responses."""
+    handshake, port, processes = free_port(), free_port(), stage.processes()
+    command: Command = [cache.vllm_rust(), "serve", cache.model(), "--served-model-name", MODEL, "--host", "127.0.0.1"]
+    command += ["--port", str(port), "--data-parallel-size", "1", "--data-parallel-size-local", "0"]
+    command += ["--handshake-port", str(handshake), "--tool-call-parser", "hermes", "--reasoning-parser", "qwen3"]
+    pid = processes.start(name, command)
+    counter = _core(name, stage, processes, handshake)
+    processes.wait(serves(port, MODEL))
+    return Gateway(name, "engine core (ZMQ)", cache.VLLM, ("chat",), port, pid, counter, processes)
+
+
+def dynamo(name: str, stage: Stage) -> Gateway:
+    """Dynamo's frontend with a worker on its TCP plane, without etcd and NATS."""
+    port, processes = free_port(), stage.processes()
+    file, counter = stage.counter(name)
+    found = stage.scratch / f"{name}-discovery"
+    found.mkdir(exist_ok=True)
+    environment = {
+        "DYN_DISCOVERY_BACKEND": "file",
+        "DYN_FILE_KV": str(found),
+        "DYN_REQUEST_PLANE": "tcp",
+        "DYN_EVENT_PLANE": "zmq",
+        "DYN_LOG": "error",
+        "PYTHONPATH": str(cache.ROOT),
+    }
+    run: Command = [cache.python("dynamo"), "-m"]
+    command: Command = [*run, "dynamo.frontend", "--http-host", "127.0.0.1", "--http-port", str(port)]
+    command += ["--discovery-backend", "file", "--request-plane", "tcp"]
+    pid = processes.start(name, [*command, "--enable-anthropic-api", "--strip-anthropic-preamble"], environment)
+    worker = [*run, "benchmarks.engines.dynamo_worker", cache.model(), MODEL, stage.playbook, file]
+    processes.start(f"{name}-engine", worker, environment)
+    processes.wait(serves(port, MODEL))
+    return Gateway(name, "TCP worker", cache.DYNAMO, APIS, port, pid, counter, processes)
+
+
+def smg(name: str, stage: Stage) -> Gateway:
+    """smg in front of vLLM's gRPC wire, with the newer and faster of its parsers."""
+    engine, port, processes = free_port(), free_port(), stage.processes()
+    file, counter = stage.counter(name)
+    module: Command = [cache.python("smg"), "-m", "benchmarks.engines.grpc_worker"]
+    worker = [*module, str(engine), cache.model(), MODEL, stage.playbook, file]
+    processes.start(f"{name}-engine", worker, {"PYTHONPATH": str(cache.ROOT)})
+    processes.wait(listens(engine))
+    command: Command = [cache.python("smg").parent / "smg", "launch", "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--prometheus-host", "127.0.0.1", "--prometheus-port", str(free_port())]
+    command += ["--worker-urls", f"grpc://127.0.0.1:{engine}", "--policy", "round_robin", "--log-level", "error"]
+    command += ["--history-backend", "memory", "--model-path", str(cache.model()), "--parser", "symphony"]
+    pid = processes.start(name, [*command, "--tool-call-parser", "qwen3", "--reasoning-parser", "qwen3"])
+    processes.wait(serves(port, MODEL))
+    return Gateway(name, "gRPC", cache.SMG, APIS, port, pid, counter, processes)
+
+
+PEERS: dict[str, Callable[[str, Stage], Gateway]] = {"vllm-rust": vllm_rust, "dynamo": dynamo, "smg": smg}
+
+
+def _core(name: str, stage: Stage, processes: Processes, handshake: int) -> Counter:
+    """The scripted engine core that attaches to a frontend."""
+    file, counter = stage.counter(name)
+    command: Command = [cache.python("core"), "-m", "benchmarks.engines.core", str(handshake), stage.playbook, file]
+    processes.start(f"{name}-engine", command, {"PYTHONPATH": str(cache.ROOT)})
+    return counter
+
+
+def _serve(
+    name: str, stage: Stage, processes: Processes, port: int, source: Path, engine: str, flags: tuple[str, ...]
+) -> int:
+    model = cache.model()
+    home = stage.scratch / f"{name}-home"
+    home.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "turnwire.cli.main", "serve", "--port", str(port), "--engine", engine]
+    command += ["--alias", MODEL, "--tokenizer", str(model / "tokenizer.json")]
+    command += ["--template", str(model / "template.jinja"), "--dialect", "hermes", "--log-level", "warning", *flags]
+    environment = {"PYTHONPATH": str(source / "src"), "HOME": str(home), "TURNWIRE_CONCURRENCY": "2048"}
+    pid = processes.start(name, command, environment)
+    processes.wait(serves(port, MODEL))
+    return pid
+
+
+def _commit(source: Path) -> str:
+    command = ["git", "-C", str(source), "describe", "--always", "--dirty", "--abbrev=7"]
+    described = subprocess.run(command, capture_output=True, text=True, check=False)
+    return described.stdout.strip() or "unknown"

@@ -1,1 +1,0 @@
-"""Which server answers at an address, and what it tells of its models."""
