@@ -274,12 +274,17 @@ class FakeSGLang(FakeServer):
     kind = "sglang"
     incremental = True
     low_first = False
+    tokenizer_path = "toy"
 
     def routes(self, router: web.UrlDispatcher) -> None:
         router.add_post("/generate", self.generate)
         router.add_post("/abort_request", self.abort)
         router.add_get("/health", _always(dict))
         router.add_get("/v1/models", _always(lambda: {"data": [{"id": "toy", "max_model_len": self.window}]}))
+        router.add_get(
+            "/get_model_info",
+            _always(lambda: {"model_path": "toy", "tokenizer_path": self.tokenizer_path, "is_generation": True}),
+        )
         router.add_get(
             "/server_info",
             _always(

@@ -20,7 +20,8 @@ _OPTIONS = (
     click.option("--model", help="Model id to serve, a .gguf file, or a folder."),
     click.option("--alias", multiple=True, help="Another id that means the same model; may be given several times."),
     click.option(
-        "--engine", help="embedded, scripted:FILE, vllm:URL, sglang:URL, trtllm:URL, llamacpp:URL, openai:URL."
+        "--engine",
+        help="An address (what answers is found out), or embedded, scripted:FILE, KIND:URL; see docs/engines.md.",
     ),
     click.option("--engine-key-env", metavar="NAME", help="Environment variable that holds the engine's API key."),
     click.option("--engine-key-file", type=click.Path(), help="File that holds the engine's API key."),

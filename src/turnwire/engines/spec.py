@@ -7,6 +7,7 @@ Promise: `parse_spec` touches neither disk nor network and refuses what it does 
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 from urllib.parse import urlsplit
 
@@ -17,11 +18,47 @@ from turnwire.engines.interface import Engine
 if TYPE_CHECKING:
     from turnwire.prompts.prompt import Tokenizer
 
-__all__ = ["EngineKind", "EngineSpec", "SpecError", "create_engine", "parse_spec"]
+__all__ = ["CHAT_KINDS", "CONVERSATION_KINDS", "EngineKind", "EngineSpec", "SpecError", "create_engine", "parse_spec"]
 
-EngineKind: TypeAlias = Literal["embedded", "scripted", "vllm", "sglang", "trtllm", "llamacpp", "openai", "openai-raw"]
-_KINDS = get_args(EngineKind)
-_DEFAULT_PORTS = {"vllm": 8000, "sglang": 30000, "trtllm": 8000, "llamacpp": 8080}
+EngineKind: TypeAlias = Literal[
+    "auto",
+    "embedded",
+    "scripted",
+    "vllm",
+    "sglang",
+    "trtllm",
+    "llamacpp",
+    "openai",
+    "openai-raw",
+    "ollama",
+    "lmstudio",
+    "nim",
+    "litellm",
+    "openrouter",
+    "turnwire",
+    "anthropic",
+]
+CHAT_KINDS = frozenset({"openai", "ollama", "lmstudio", "nim", "litellm", "openrouter"})
+"""Servers that are asked by Chat Completions."""
+CONVERSATION_KINDS = CHAT_KINDS | {"turnwire", "anthropic"}
+"""Servers that take conversations and write the prompts themselves."""
+_KINDS = tuple(kind for kind in get_args(EngineKind) if kind != "auto")
+_EXAMPLES = {
+    "vllm": "http://127.0.0.1:8000",
+    "sglang": "http://127.0.0.1:30000",
+    "trtllm": "http://127.0.0.1:8000",
+    "llamacpp": "http://127.0.0.1:8080",
+    "nim": "http://127.0.0.1:8000",
+    "litellm": "http://127.0.0.1:4000",
+    "turnwire": "http://127.0.0.1:8390",
+}
+_KNOWN_ADDRESSES = {
+    "ollama": "http://127.0.0.1:11434",
+    "lmstudio": "http://127.0.0.1:1234",
+    "openrouter": "https://openrouter.ai/api/v1",
+    "anthropic": "https://api.anthropic.com",
+}
+_ADDRESS = re.compile(r"https?://\S+|(?:localhost|[\w-]+(?:\.[\w-]+)+):\d+(?:/\S*)?", re.IGNORECASE)
 
 
 class SpecError(ValueError):
@@ -30,18 +67,25 @@ class SpecError(ValueError):
 
 class EngineSpec(msgspec.Struct, frozen=True):
     """A parsed spec. `target` is a file for `scripted`, a model path (or nothing) for `embedded`, else a base URL
-    without a trailing slash."""
+    without a trailing slash. `auto` is an address alone: what answers there is yet to be found out. `server` says who
+    answers an `openai` route, where that is known."""
 
     kind: EngineKind
     target: str = ""
+    server: str = ""
 
     def __str__(self) -> str:
+        if self.kind == "auto":
+            return self.target
         return f"{self.kind}:{self.target}" if self.target else self.kind
 
 
 def parse_spec(text: str) -> EngineSpec:
-    """Read `KIND`, `KIND:FILE` or `KIND:URL`, or raise SpecError."""
-    name, _, target = text.strip().partition(":")
+    """Read `URL`, `KIND`, `KIND:FILE` or `KIND:URL`, or raise SpecError."""
+    text = text.strip()
+    name, _, target = text.partition(":")
+    if name not in _KINDS and _ADDRESS.fullmatch(text):
+        return EngineSpec("auto", _base_url("auto", text))
     if name not in _KINDS:
         close = difflib.get_close_matches(name.lower(), _KINDS, 3, 0.5)
         hint = f"did you mean {' or '.join(close)}?" if close else f"known engines: {', '.join(_KINDS)}"
@@ -53,12 +97,12 @@ def parse_spec(text: str) -> EngineSpec:
         if not target:
             raise SpecError("the scripted engine needs a file: scripted:FILE.jsonl")
         return EngineSpec(kind, target)
-    return EngineSpec(kind, _base_url(kind, target))
+    return EngineSpec(kind, _base_url(kind, target or _KNOWN_ADDRESSES.get(kind, "")))
 
 
 def _base_url(kind: str, target: str) -> str:
-    port = _DEFAULT_PORTS.get(kind)
-    example = f"{kind}:http://127.0.0.1:{port}" if port else f"{kind}:https://host/v1"
+    address = _EXAMPLES.get(kind) or _KNOWN_ADDRESSES.get(kind) or "https://host/v1"
+    example = address if kind == "auto" else f"{kind}:{address}"
     if not target:
         raise SpecError(f"the {kind} engine needs an address: {example}")
     url = target if "://" in target else f"http://{target}"
@@ -93,15 +137,19 @@ def create_engine(
         from turnwire.engines.vllm import VLLMEngine
 
         return VLLMEngine(spec.target, model=model, api_key=api_key)
-    if spec.kind == "openai" and spec.target.endswith("/responses"):
+    if spec.kind == "turnwire" or (spec.kind == "openai" and spec.target.endswith("/responses")):
         from turnwire.engines.upstream.responses import ResponsesEngine
 
         return ResponsesEngine(spec.target, model=model, api_key=api_key)
-    if spec.kind in ("openai", "openai-raw"):
+    if spec.kind == "openai-raw" or spec.kind in CHAT_KINDS:
         from turnwire.engines.upstream.chat import OpenAIEngine
 
         return OpenAIEngine(
-            spec.target, model=model, api_key=api_key, mode="events" if spec.kind == "openai" else "text"
+            spec.target,
+            model=model,
+            api_key=api_key,
+            mode="text" if spec.kind == "openai-raw" else "events",
+            server=spec.server or spec.kind,
         )
     if tokenizer is None:
         raise SpecError(f"the {spec.kind} engine needs the model's tokenizer: give --tokenizer FILE")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,9 +11,12 @@ from aiohttp import web
 
 
 class HostedChat:
-    """Listens on loopback; `asked` holds the bodies of the turns."""
+    """Listens on loopback; `asked` holds the bodies of the turns, `answers` what is said on further paths."""
 
-    def __init__(self, *models: str, key: str | None = None, status: int = 200) -> None:
+    def __init__(
+        self, *models: str, key: str | None = None, status: int = 200, answers: Mapping[str, Any] | None = None
+    ) -> None:
+        self.answers = answers or {}
         self.models = models
         self.key = key
         self.status = status
@@ -28,6 +31,11 @@ class HostedChat:
     async def _list(self, request: web.Request) -> web.Response:
         if (refused := self._refused(request)) is not None:
             return refused
+        if request.path in self.answers:
+            said = self.answers[request.path]
+            return web.Response(text=said) if isinstance(said, str) else web.json_response(said)
+        if request.path != "/v1/models":
+            return web.json_response({"detail": "Not Found"}, status=404)
         if self.status != 200:
             return web.json_response({"error": {"message": "no database"}}, status=self.status)
         return web.json_response({"data": [{"id": model, "object": "model"} for model in self.models]})
@@ -51,8 +59,8 @@ class HostedChat:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[HostedChat]:
         app = web.Application()
-        app.router.add_get("/v1/models", self._list)
         app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_route("*", "/{path:.*}", self._list)
         runner = web.AppRunner(app)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)

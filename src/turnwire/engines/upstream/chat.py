@@ -258,7 +258,9 @@ class OpenAIEngine(HTTPEngine):
         model: str | None = None,
         api_key: str | None = None,
         mode: Literal["events", "text"] = "events",
+        server: str = "openai",
     ) -> None:
+        self._server = server
         base = base_url.rstrip("/").removesuffix("/chat/completions")
         super().__init__(base if base.endswith("/v1") else f"{base}/v1", model=model, api_key=api_key)
         self._mode = mode
@@ -287,7 +289,7 @@ class OpenAIEngine(HTTPEngine):
         elif models and known is None:
             warnings.append(f"the upstream server does not list the model {self._model!r} but {_names(models)}")
         self._window = known.window if known else None
-        return EngineInfo(name="openai", model=self._model, window=self._window, warnings=tuple(warnings))
+        return EngineInfo(name=self._server, model=self._model, window=self._window, warnings=tuple(warnings))
 
     async def _listed(self) -> tuple[list[_Model], list[str]]:
         """The models that the server lists, and what it said where it lists none. A refused key is an error."""

@@ -74,17 +74,21 @@ def _folder(place: str) -> str:
     """A local path as it is; a hub id is fetched into the hub's own cache."""
     if _is_local(place):
         return place
-    from huggingface_hub import snapshot_download
+    import huggingface_hub
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     patterns = ["tokenizer*", "*.jinja", "tekken.json", "*.tiktoken", "generation_config.json"]
     try:
-        return str(snapshot_download(place, allow_patterns=patterns))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        raise SourceError(
-            f"{place} is neither a local folder nor a hub id that can be fetched ({type(error).__name__}). "
-            "Give --tokenizer FOLDER and --template FILE."
-        ) from None
+        return str(huggingface_hub.snapshot_download(place, allow_patterns=patterns))
+    except HFValidationError:
+        why = "it is no hub id (MAKER/NAME)"
+    except LocalEntryNotFoundError:
+        why = "the hub cannot be reached, and it was not fetched before"
+    except HfHubHTTPError as error:
+        why = f"the hub answers {error.response.status_code} for it"
+    except OSError as error:
+        why = f"the hub cannot be reached ({type(error).__name__})"
+    raise SourceError(f"There is no folder {place} here, and {why}. Give --tokenizer FOLDER and --template FILE.")
 
 
 def _from_gguf(source: PromptSource, path: str) -> None:

@@ -1,41 +1,58 @@
 """From a model's settings to its started engines and the source of its prompts.
 
-Promise: what an engine tells of its model is asked before the operator is; a start that fails leaves nothing open.
+Promise: an address alone is enough: the server is asked what it is, which model it serves and where its tokenizer is.
+What the operator says is never overruled; what cannot be found out is said exactly; a start that fails leaves nothing
+open.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+import msgspec
+
+from turnwire.engines.detection.probe import ServerFacts, ServerModel, find_server
+from turnwire.engines.detection.signs import ServerKind
 from turnwire.engines.embedded.downloads import Progress
 from turnwire.engines.embedded.engine import EmbeddedEngine, EmbeddedSettings
-from turnwire.engines.interface import Engine, EngineInfo
+from turnwire.engines.interface import Engine, EngineError, EngineInfo
 from turnwire.engines.pool.pool import PoolLimits, Worker, WorkerPool
-from turnwire.engines.spec import EngineSpec, SpecError, create_engine, parse_spec
+from turnwire.engines.spec import CONVERSATION_KINDS, EngineKind, EngineSpec, SpecError, create_engine, parse_spec
 from turnwire.gateway.settings import ModelSettings, Settings
 from turnwire.gateway.setup.engine_keys import engine_key
-from turnwire.gateway.setup.sources import PromptSource, find_source
+from turnwire.gateway.setup.sources import PromptSource, SourceError, find_source
 from turnwire.prompts.prompt import Tokenizer
 
 __all__ = ["is_path", "start_engines"]
 
+log = logging.getLogger("turnwire.assembly")
+
 Started: TypeAlias = tuple[Engine, EngineInfo, PromptSource]
+
+_TOKEN_SERVERS: dict[str, ServerKind] = {
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "trtllm": "trtllm",
+    "llamacpp": "llamacpp",
+}
+"""Servers that take token ids, and so need the model's tokenizer here."""
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 
 
 async def start_engines(model: ModelSettings, settings: Settings, progress: Progress | None) -> Started:
     """The started engines of a model as one pool, what they told, and what its prompts are written with."""
     specs = [parse_spec(text) for text in model.specs]
-    if len({spec.kind for spec in specs}) > 1:
-        raise SpecError("all engines of one model must be of one kind; write further [[model]] tables, with fallbacks")
     start = _Start(model, settings, specs)
+    await start.find_servers()
+    start.check_kinds()
     if specs[0].kind == "embedded":
         return await start.embedded(progress)
-    if specs[0].kind == "vllm":
-        return await start.asked_first()
-    return await start.prompts_first()
+    return await start.others()
 
 
 class _Start:
@@ -47,22 +64,105 @@ class _Start:
         self._specs = specs
         self._key = engine_key(model.key_env, model.key_file, os.environ)
         self._place = model.source or model.name or None
+        self._facts: ServerFacts | None = None
+        self._warnings: list[str] = []
 
-    async def prompts_first(self) -> Started:
-        """Engines that need the tokenizer before they start."""
-        source = self._source(self._place, builtin=self._specs[0].kind in ("scripted", "openai"))
-        return await self._started(source.tokenizer, source)
+    # ------------------------------------------------------------------------------------------------- servers
 
-    async def asked_first(self) -> Started:
-        """Engines that say which model they serve, where the operator does not."""
-        place = self._place
-        if place is None and self._model.tokenizer is None:
-            scout = self._engine(self._specs[0], None)
+    @property
+    def _named(self) -> str | None:
+        """The model's name at its server, as far as the operator tells it."""
+        name = self._model.name
+        return self._model.upstream_model or (name if name and not is_path(name) else None)
+
+    async def find_servers(self) -> None:
+        """Ask what answers at addresses that came without a kind."""
+        for number, spec in enumerate(self._specs):
+            if spec.kind != "auto":
+                continue
+            facts = await find_server(spec.target, self._key, model=self._named)
+            self._facts = self._facts or facts
+            log.info("%s: %s answers", spec.target, facts.kind)
+            kind: EngineKind = facts.kind
+            target = spec.target if kind in CONVERSATION_KINDS and spec.target.endswith("/v1") else facts.base
+            self._specs[number] = EngineSpec(kind, target)
+
+    def check_kinds(self) -> None:
+        """One kind per model, so that a turn can go on at any of its workers."""
+        if len({spec.kind for spec in self._specs}) > 1:
+            kinds = ", ".join(dict.fromkeys(spec.kind for spec in self._specs))
+            raise SpecError(
+                f"all engines of one model must be of one kind, not {kinds}; write one [[model]] table for each kind, "
+                "with fallbacks"
+            )
+
+    def _row(self, facts: ServerFacts) -> ServerModel | None:
+        """The server's row of the model in question: the named one, else the first that chats."""
+        rows = [row for row in facts.models if row.chats]
+        return next((row for row in rows if row.id == self._named), rows[0] if rows else None)
+
+    # ------------------------------------------------------------------------------------------------- starting
+
+    async def others(self) -> Started:
+        """Engines outside this process."""
+        kind = self._specs[0].kind
+        if kind in CONVERSATION_KINDS:
+            return await self._conversing()
+        if kind not in _TOKEN_SERVERS or self._model.tokenizer or self._model.source or is_path(self._model.name):
+            source = self._source(self._place, builtin=kind == "scripted")
+        else:
+            found = await self._source_by_server(_TOKEN_SERVERS[kind])
+            if found is None:
+                return await self._conversing()
+            source = found
+        # vLLM spells its tokens itself.
+        return await self._started(None if kind == "vllm" else source.tokenizer, source)
+
+    async def _source_by_server(self, kind: ServerKind) -> PromptSource | None:
+        """Tokenizer and template from where the server says they are, else from the hub by the model's id. None where
+        an address alone was given and neither is to be had: then the server's own chat route has to do."""
+        asked = self._facts is not None
+        facts = self._facts or await find_server(self._specs[0].target, self._key, kind=kind, model=self._named)
+        row = self._row(facts)
+        tried = []
+        for place in dict.fromkeys((self._model.name, *(row.sources if row else ()))):
+            if not place or not (is_path(place) or _HUB_ID.fullmatch(place)):
+                continue
             try:
-                place = (await scout.start()).model
-            finally:
-                await scout.close()
-        return await self._started(None, self._source(place, builtin=False))
+                source = self._source(place, builtin=False)
+            except SourceError as error:
+                tried.append(str(error))
+                continue
+            if facts.template is not None and self._model.template is None:
+                source.template = facts.template
+            return source
+        name = row.id if row else "its model"
+        why = " ".join(tried) or f"The server names no folder or hub id for {name} that can be read here."
+        if not asked:
+            raise SourceError(
+                f"Prompts for {name} cannot be written here. {why} Give --tokenizer FOLDER (or a .gguf file); or name "
+                f"the engine openai:{facts.base}/v1, which leaves prompts to the server and replays no turn exactly."
+            )
+        self._warnings.append(
+            f"turns cannot be replayed exactly: its chat route is used, since the tokenizer of {name} is not at hand. "
+            f"{why} Give --tokenizer FOLDER (or a .gguf file)"
+        )
+        self._specs = [EngineSpec("openai", f"{spec.target}/v1", server=spec.kind) for spec in self._specs]
+        return None
+
+    async def _conversing(self) -> Started:
+        """Servers that write the prompts themselves; the project's own template stands in and is never read."""
+        if self._named is None and self._facts is not None:
+            able = [row.id for row in self._facts.models if row.chats]
+            if len(able) > 1:
+                raise EngineError(
+                    "invalid_request", f"it has several models; name one with --model: {', '.join(able[:20])}"
+                )
+        source = find_source(None, tokenizer=self._model.tokenizer, template=self._model.template, builtin=True)
+        pool, info, source = await self._started(source.tokenizer, source)
+        if info.window is None and self._facts is not None and (row := self._row(self._facts)) is not None:
+            info = msgspec.structs.replace(info, window=row.window)
+        return pool, info, source
 
     async def embedded(self, progress: Progress | None) -> Started:
         """The model in this process: everything comes from its file."""
@@ -82,16 +182,21 @@ class _Start:
     async def _started(self, tokenizer: Tokenizer | None, source: PromptSource) -> Started:
         pool = self._pool([self._engine(spec, tokenizer) for spec in self._specs], source.tokenizer)
         try:
-            return pool, await pool.start(), source
+            info = await pool.start()
         except BaseException:
             await pool.close()
             raise
+        return pool, msgspec.structs.replace(info, warnings=(*self._warnings, *info.warnings)), source
 
     def _engine(self, spec: EngineSpec, tokenizer: Tokenizer | None) -> Engine:
         """The engine of a spec with its key, asked for the model by the name that its server knows."""
-        asked, name = self._model.upstream_model, self._model.name
-        if asked is None and spec.kind in ("openai", "openai-raw") and name and not is_path(name):
-            asked = name
+        asked = self._model.upstream_model
+        rows = self._facts.models if self._facts is not None else ()
+        if asked is None and (spec.kind in CONVERSATION_KINDS or spec.kind == "openai-raw"):
+            able = [row.id for row in rows if row.chats]
+            asked = self._named or (able[0] if len(able) == 1 else None)
+        elif asked is None and any(row.id == self._named for row in rows):
+            asked = self._named
         return create_engine(spec, tokenizer, model=asked, api_key=self._key, window=self._model.window)
 
     def _pool(self, engines: Sequence[Engine], tokenizer: Tokenizer) -> WorkerPool:
@@ -105,4 +210,4 @@ class _Start:
 
 def is_path(model: str) -> bool:
     """Whether a model is named by a place on this machine."""
-    return Path(model).exists()
+    return bool(model) and Path(model).expanduser().exists()

@@ -1,0 +1,1 @@
+"""Which server answers at an address, and what it tells of its models."""

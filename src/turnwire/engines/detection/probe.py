@@ -1,0 +1,223 @@
+"""Asks a server what it is and what it serves.
+
+Promise: a handful of short GETs (and for Ollama one POST about the model in question), each bounded in time and size; a
+server that does not answer at all, or refuses our key, is an EngineError that says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from turnwire.engines.detection.signs import PATHS, Answer, ServerKind, identify, rows
+from turnwire.engines.failures import refusal
+from turnwire.engines.interface import EngineError
+
+__all__ = ["ServerFacts", "ServerModel", "find_server"]
+
+_NONE = Answer(0)
+_SECONDS = 8.0
+_LARGEST = 8 * 1024 * 1024
+
+
+class ServerModel(msgspec.Struct, frozen=True, kw_only=True):
+    """One model of a server. `sources` are places its tokenizer and template may be read from, likeliest first: paths
+    of the server's machine and hub ids."""
+
+    id: str
+    window: int | None = None
+    sources: tuple[str, ...] = ()
+    chats: bool = True
+
+
+class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found. `base` is the address without `/v1`; `template` is the chat template, where it is told."""
+
+    kind: ServerKind
+    base: str
+    models: tuple[ServerModel, ...] = ()
+    template: str | None = None
+    version: str | None = None
+
+
+async def find_server(
+    url: str, api_key: str | None = None, *, kind: ServerKind | None = None, model: str | None = None
+) -> ServerFacts:
+    """Ask the server at an address, with or without `/v1` at its end. `kind` is what the operator says it is, `model`
+    the one in question, where that is known."""
+    base = url.rstrip("/").removesuffix("/v1")
+    headers = {"Accept": "application/json"}
+    if api_key:
+        headers |= {"Authorization": f"Bearer {api_key}", "x-api-key": api_key}
+    headers["anthropic-version"] = "2023-06-01"
+    timeout = aiohttp.ClientTimeout(total=_SECONDS)
+    async with aiohttp.ClientSession(headers=headers, timeout=timeout) as session:
+        probe = _Probe(session, base, model)
+        answers = await probe.all(PATHS)
+        listed = answers["/v1/models"]
+        kind = kind or identify(answers)
+        if listed.status in (401, 403) and kind in (None, "anthropic"):
+            raise refusal("the server", listed.status, msgspec.json.encode(listed.body))
+        if kind is None:
+            raise EngineError(
+                "invalid_request",
+                f"{base} answers, but not as any server that is known here (GET /v1/models: HTTP {listed.status}). "
+                "Name its kind, as in openai:URL",
+            )
+        return await _FACTS.get(kind, _plain)(probe, kind, answers)
+
+
+class _Probe:
+    """Short questions to one server."""
+
+    def __init__(self, session: aiohttp.ClientSession, base: str, model: str | None) -> None:
+        self._session = session
+        self.base = base
+        self.model = model
+
+    async def all(self, paths: tuple[str, ...]) -> dict[str, Answer]:
+        """The answers to several questions. Only a server that answers none of them is unreachable."""
+        found = await asyncio.gather(*(self.get(path) for path in paths), return_exceptions=True)
+        answers = {path: answer for path, answer in zip(paths, found, strict=True) if isinstance(answer, Answer)}
+        if "/v1/models" not in answers:
+            failure = next((each for each in found if isinstance(each, BaseException)), None)
+            if not answers:
+                raise EngineError("unreachable", f"nothing answers at {self.base} ({_words(failure)})")
+            answers["/v1/models"] = Answer(0)
+        return answers
+
+    async def get(self, path: str) -> Answer:
+        async with self._session.get(self.base + path) as response:
+            return await _answer(response)
+
+    async def post(self, path: str, body: Mapping[str, object]) -> Answer:
+        try:
+            async with self._session.post(self.base + path, json=body) as response:
+                return await _answer(response)
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return Answer(0)
+
+
+async def _answer(response: aiohttp.ClientResponse) -> Answer:
+    said = await response.content.read(_LARGEST)
+    while len(said) < _LARGEST and (more := await response.content.read(_LARGEST - len(said))):
+        said += more
+    try:
+        body: Any = msgspec.json.decode(said)
+    except msgspec.DecodeError:
+        body = said[:1000].decode("utf-8", "replace")
+    return Answer(response.status, body, response.headers.get("Server", ""))
+
+
+def _words(error: BaseException | None) -> str:
+    return (str(error) or type(error).__name__) if error is not None else "no answer"
+
+
+# ------------------------------------------------------------------------------------------- what each server tells
+
+
+def _number(row: Mapping[str, Any], *names: str) -> int | None:
+    """The first of the fields that is a positive whole number."""
+    for name in names:
+        value = row.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
+
+
+def _texts(*values: object) -> tuple[str, ...]:
+    """The values that are text, each once."""
+    return tuple(dict.fromkeys(value for value in values if isinstance(value, str) and value))
+
+
+async def _plain(probe: _Probe, kind: ServerKind, answers: Mapping[str, Answer]) -> ServerFacts:
+    """Servers that tell all they tell in `/v1/models`."""
+    models = tuple(
+        ServerModel(
+            id=row["id"],
+            window=_number(row, "max_model_len", "context_length", "context_window", "max_input_tokens"),
+            sources=_texts(row.get("root"), row["id"]),
+        )
+        for row in rows(answers["/v1/models"])
+    )
+    return ServerFacts(kind=kind, base=probe.base, models=models)
+
+
+async def _sglang(probe: _Probe, kind: ServerKind, answers: Mapping[str, Answer]) -> ServerFacts:
+    info = answers.get("/get_model_info", _NONE).fields
+    facts = await _plain(probe, kind, answers)
+    told = _texts(info.get("tokenizer_path"), info.get("model_path"))
+    models = tuple(msgspec.structs.replace(model, sources=_texts(*told, *model.sources)) for model in facts.models)
+    return msgspec.structs.replace(facts, models=models)
+
+
+async def _llamacpp(probe: _Probe, kind: ServerKind, answers: Mapping[str, Answer]) -> ServerFacts:
+    props = answers.get("/props", _NONE).fields
+    window = _number(props.get("default_generation_settings") or {}, "n_ctx")
+    path, alias = props.get("model_path"), props.get("model_alias")
+    listed = [row["id"] for row in rows(answers["/v1/models"])]
+    name = alias or (listed[0] if listed else path)
+    model = ServerModel(id=str(name or "model"), window=window, sources=_texts(path, alias, *listed))
+    template = props.get("chat_template")
+    return ServerFacts(
+        kind=kind, base=probe.base, models=(model,), template=template if isinstance(template, str) else None
+    )
+
+
+async def _ollama(probe: _Probe, kind: ServerKind, answers: Mapping[str, Answer]) -> ServerFacts:
+    tags, running = await asyncio.gather(probe.get("/api/tags"), probe.get("/api/ps"))
+    loaded = {
+        row.get("name"): _number(row, "context_length")
+        for row in running.fields.get("models") or ()
+        if isinstance(row, dict)
+    }
+    models = []
+    for row in tags.fields.get("models") or ():
+        if not isinstance(row, dict) or not isinstance(row.get("name"), str):
+            continue
+        can = row.get("capabilities")
+        chats = "completion" in can if isinstance(can, list) else "embed" not in row["name"]
+        models.append(ServerModel(id=row["name"], window=loaded.get(row["name"]), chats=chats))
+    able = [model for model in models if model.chats]
+    wanted = probe.model or (able[0].id if len(able) == 1 else None)
+    models = [
+        msgspec.structs.replace(model, window=model.window or await _ollama_window(probe, model.id))
+        if model.id == wanted
+        else model
+        for model in models
+    ]
+    return ServerFacts(
+        kind=kind,
+        base=probe.base,
+        models=tuple(models),
+        version=str(answers.get("/api/version", _NONE).fields.get("version") or "") or None,
+    )
+
+
+async def _ollama_window(probe: _Probe, model: str) -> int | None:
+    """The window that the model's own parameters set. What the architecture could hold is not what Ollama loads."""
+    shown = await probe.post("/api/show", {"model": model})
+    found = re.search(r"^num_ctx\s+(\d+)", str(shown.fields.get("parameters") or ""), re.MULTILINE)
+    return int(found.group(1)) if found else None
+
+
+async def _lmstudio_facts(probe: _Probe, kind: ServerKind, answers: Mapping[str, Answer]) -> ServerFacts:
+    listed = rows(answers.get("/api/v0/models", _NONE))
+    ready = [row for row in listed if row.get("state") == "loaded"] or listed
+    models = tuple(
+        ServerModel(
+            id=row["id"],
+            window=_number(row, "loaded_context_length", "max_context_length"),
+            chats=row.get("type") in ("llm", "vlm", None),
+        )
+        for row in ready
+    )
+    return ServerFacts(kind=kind, base=probe.base, models=models)
+
+
+_FACTS = {"sglang": _sglang, "llamacpp": _llamacpp, "ollama": _ollama, "lmstudio": _lmstudio_facts}
