@@ -63,6 +63,11 @@ class MortalEngine:
             raise EngineError("unreachable", "The engine is down.")
         if self._dice.random() < 0.05:
             raise EngineError("overloaded", "The engine has no room.", retry_after=1)
+        if not request.conversation.messages:
+            # The pool's own question, whether anything comes out at all.
+            yield TokenBatch("x", (1,))
+            yield Completion("length", 1, 1)
+            return
         life = self._life
         nonce = NONCE.findall(request.conversation.last_user_text)[-1]
         ids = self._tokenizer.encode(f"I think of {nonce}.\n</think>\n\n{said(nonce)}")

@@ -58,7 +58,7 @@ async def test_a_turn_is_counted_in_every_way_that_helps(serve: Serve) -> None:
     assert value(page, "turnwire_tokens_total", kind="prompt") > 0
     assert value(page, "turnwire_tokens_total", kind="cached") > 0
     assert value(page, "turnwire_tokens_total", kind="reasoning") > 0
-    assert value(page, "turnwire_workers", state="up") == 1
+    assert value(page, "turnwire_workers", state="healthy") == 1
 
 
 async def test_a_broken_prefix_is_counted_with_its_cause(serve: Serve) -> None:

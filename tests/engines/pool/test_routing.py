@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwire.engines.pool import Candidate, PrefixIndex, WaitingLine, block_hashes, choose
+from turnwire.engines.pool import Candidate, PrefixIndex, block_hashes, choose
 
 IDS = st.lists(st.integers(0, 200_000), max_size=200)
 
@@ -50,15 +50,3 @@ def test_ties_go_to_the_session_and_full_workers_take_nothing() -> None:
     assert choose([candidate(0), candidate(1, sticky=True)]) == 1
     assert choose([candidate(0, active=8), candidate(1, active=8)]) is None
     assert choose([]) is None
-
-
-def test_the_line_serves_by_priority_then_arrival() -> None:
-    line: WaitingLine[str] = WaitingLine(3)
-    tickets = {name: line.join(name, priority) for name, priority in (("a", 0), ("b", 5), ("c", 0))}
-    assert line.full
-    line.leave(tickets["a"])
-    line.leave(tickets["a"])
-    assert len(line) == 2
-    assert [line.serve().item, line.serve().item] == ["b", "c"]  # type: ignore[union-attr]
-    assert line.serve() is None
-    assert len(line) == 0

@@ -1,4 +1,4 @@
-"""Several workers of one model as one engine: choice, waiting line, retry and migration."""
+"""Several workers of one model as one engine: choice, waiting line, health, retry and migration."""
 
 from turnwire.engines.pool.choice import Candidate, choose
 from turnwire.engines.pool.prefix_index import PrefixIndex, block_hashes

@@ -1,77 +1,47 @@
-"""Several workers behind one model: admission, choice, retry and migration.
+"""Several workers of one model as one engine: admission, choice, health, retry and migration.
 
 Promise: a pool is itself an engine. A turn that a worker refuses goes elsewhere within a budget; a turn whose worker
 dies goes on from its own tokens on another worker (or the same one restarted) without a gap or a repeat; what cannot go
-on ends in an error at once. Each admitted turn holds exactly one place and gives it back exactly once.
+on ends in an error at once. Each admitted turn holds exactly one place and gives it back exactly once. A turn is given
+only to a worker that can do all it asks for, and never to one in doubt while another has room.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 
 import msgspec
 
-from turnwire.engines.bridge import push
+from turnwire.engines.bridge import pull
 from turnwire.engines.interface import (
     Capabilities,
-    Completion,
     Engine,
     EngineError,
     EngineInfo,
     GenerateRequest,
     Generation,
+    Hints,
     Receiver,
     Step,
-    TokenBatch,
 )
-from turnwire.engines.pool import Candidate, PrefixIndex, WaitingLine, block_hashes, choose
-from turnwire.prompts.prompt import Detokenizer, Tokenizer
+from turnwire.engines.pool.choice import Candidate, choose
+from turnwire.engines.pool.limits import PoolLimits, PoolStatistics
+from turnwire.engines.pool.prefix_index import block_hashes
+from turnwire.engines.pool.turn import PooledTurn
+from turnwire.engines.pool.waiting_line import Ticket, WaitingLine
+from turnwire.engines.pool.worker import Worker
+from turnwire.prompts.prompt import Tokenizer
 
 __all__ = ["PoolLimits", "PoolStatistics", "Worker", "WorkerPool"]
 
 log = logging.getLogger("turnwire.workers")
 
-
-class PoolLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Concurrency per worker, how many may wait and for how long, and how often in a row a turn may be refused
-    (`retries`) or lose its worker (`migrations`). A worker that said `progress` tokens before it died does not
-    count, but no turn moves more than `moves` times in all."""
-
-    concurrency: int = 256
-    queue: int = 1024
-    queue_timeout: float = 120.0
-    retries: int = 3
-    migrations: int = 3
-    progress: int = 16
-    moves: int = 64
-    recovery: float = 10.0
-
-
-class PoolStatistics(msgspec.Struct):
-    """Counters for the metrics page. `aborts` are generations that were stopped before their end, `left_prefill` those
-    of them that had said nothing yet; `left_queue` are turns that gave up their place in the line."""
-
-    retries: int = 0
-    migrations: int = 0
-    migrations_failed: int = 0
-    refused: int = 0
-    aborts: int = 0
-    left_prefill: int = 0
-    left_queue: int = 0
-
-
-class Worker:
-    """One engine and what is known of its load and cache."""
-
-    def __init__(self, engine: Engine, name: str) -> None:
-        self.engine = engine
-        self.name = name
-        self.active = 0
-        self.down = False
-        self.cache = PrefixIndex()
+_TICK = 0.5
+_SESSIONS = 4096
 
 
 class WorkerPool:
@@ -79,18 +49,32 @@ class WorkerPool:
 
     def __init__(self, workers: Sequence[Worker], tokenizer: Tokenizer, limits: PoolLimits) -> None:
         self.workers = list(workers)
+        self.tokenizer = tokenizer
         self.limits = limits
         self.statistics = PoolStatistics()
-        self._tokenizer = tokenizer
-        self._line: WaitingLine[asyncio.Future[None]] = WaitingLine(limits.queue)
+        self.closed = False
+        self._line: WaitingLine[PooledTurn] = WaitingLine(limits.queue)
+        self._running: set[PooledTurn] = set()
         self._sessions: OrderedDict[str, Worker] = OrderedDict()
-        self._recoveries: set[asyncio.Task[None]] = set()
+        self._checks: dict[Worker, asyncio.Task[None]] = {}
+        self._ticking: asyncio.TimerHandle | None = None
+        self._emptied: dict[Worker, asyncio.Event] = {}
+        self._foreseen = 256.0
 
     # -------------------------------------------------------------------------------------------- engine interface
 
     @property
     def capabilities(self) -> Capabilities:
-        return self.workers[0].engine.capabilities
+        """What some worker can do; a turn that asks for it is given to none that cannot."""
+        known = [worker for worker in self.workers if not worker.down] or self.workers
+        first, *rest = (worker.engine.capabilities for worker in known)
+        if not any(other != first for other in rest):
+            return first
+        return msgspec.structs.replace(
+            first,
+            guided=first.guided.union(*(other.guided for other in rest)),
+            **{name: any(getattr(one, name) for one in (first, *rest)) for name in _FLAGS},
+        )
 
     @property
     def waiting(self) -> int:
@@ -102,279 +86,310 @@ class WorkerPool:
 
     async def start(self) -> EngineInfo:
         """Start every worker; those that cannot be reached are retried while the others serve."""
-        infos: list[EngineInfo] = []
-        failures: list[EngineError] = []
-        for worker in self.workers:
-            try:
-                infos.append(await worker.engine.start())
-            except EngineError as error:
-                failures.append(error)
-                self._mark_down(worker)
+        found = await asyncio.gather(*(worker.start() for worker in self.workers), return_exceptions=True)
+        now = asyncio.get_running_loop().time()
+        infos = [info for info in found if isinstance(info, EngineInfo)]
+        for worker, failure in zip(self.workers, found, strict=True):
+            if isinstance(failure, EngineError):
+                if infos:
+                    log.warning("worker %s does not serve yet: %s", worker.name, failure.message)
+                    worker.health.unreached(failure.message, now)
+                    self._check(worker)
+            elif isinstance(failure, BaseException):
+                raise failure
         if not infos:
-            raise failures[0]
-        return infos[0]
+            raise next(failure for failure in found if isinstance(failure, EngineError))
+        warnings = dict.fromkeys(warning for info in infos for warning in info.warnings)
+        return msgspec.structs.replace(infos[0], warnings=tuple(warnings))
 
     async def health(self) -> bool:
-        return any([await worker.engine.health() for worker in self.workers])
+        """Whether some worker would take work now."""
+        questions = [asyncio.ensure_future(worker.engine.health()) for worker in self.workers if not worker.draining]
+        try:
+            for answer in asyncio.as_completed(questions):
+                if await answer:
+                    return True
+            return False
+        finally:
+            for question in questions:
+                question.cancel()
 
     async def embed(self, inputs: Sequence[str]) -> list[list[float]]:
-        return await self.workers[0].engine.embed(inputs)
+        """By the first worker that is not down."""
+        worker = next((worker for worker in self.workers if not worker.down), self.workers[0])
+        return await worker.engine.embed(inputs)
 
     async def close(self) -> None:
-        for task in self._recoveries:
+        """Close every worker; running and waiting turns end with `disconnected`."""
+        self.closed = True
+        if self._ticking is not None:
+            self._ticking.cancel()
+        for task in self._checks.values():
             task.cancel()
-        for worker in self.workers:
-            await worker.engine.close()
+        for ticket in self._line.in_order():
+            ticket.item.give_up(EngineError("disconnected", "The engine was closed."))
+        await asyncio.gather(*(worker.engine.close() for worker in self.workers))
 
     def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
         """Start a generation; see the interface's promise."""
-        return push(self.generate(request), receiver)
+        several = len(self.workers) > 1
+        hashes = block_hashes(request.prompt_ids, salt=request.hints.cache_salt or "") if several else ()
+        turn = PooledTurn(self, request, receiver, hashes)
+        turn.begin()
+        return turn
 
-    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
-        """See the module's promise."""
-        journey = _Journey(request, self._tokenizer)
-        hashes = block_hashes(request.prompt_ids, salt=request.hints.cache_salt or "")
-        refused = moved = total = 0
-        while True:
-            try:
-                worker = await self._admit(request, hashes)
-            except asyncio.CancelledError:
-                self.statistics.left_queue += 1
-                raise
-            steps = worker.engine.generate(journey.request())
-            try:
-                async for step in steps:
-                    if type(step) is TokenBatch:
-                        yield journey.passed(step)
-                    elif type(step) is Completion:
-                        self._remember(worker, request, hashes)
-                        journey.over = True
-                        yield journey.completed(step)
-                        return
-                    else:
-                        journey.structured = True
-                        yield step
-                raise EngineError("disconnected", "The engine ended its stream without a completion.")
-            except (GeneratorExit, asyncio.CancelledError):
-                if not journey.over:
-                    self.statistics.aborts += 1
-                    self.statistics.left_prefill += journey.fresh
-                raise
-            except EngineError as error:
-                if error.kind in ("unreachable", "disconnected"):
-                    self._mark_down(worker)
-                if journey.fresh or not journey.leg:
-                    # This worker said nothing: asking another one repeats nothing.
-                    if refused >= self.limits.retries or not self._worth_retrying(error):
-                        self.statistics.migrations_failed += not journey.fresh
-                        raise
-                    refused += 1
-                    self.statistics.retries += 1
-                    continue
-                refused = 0
-                moved = 0 if journey.leg >= self.limits.progress else moved
-                spent = moved >= self.limits.migrations or total >= self.limits.moves
-                if error.kind != "disconnected" or not journey.can_move or spent:
-                    self.statistics.migrations_failed += error.kind == "disconnected"
-                    raise
-                moved += 1
-                total += 1
-                self.statistics.migrations += 1
-                log.warning(
-                    "turn %s moves on from %s after %d tokens", request.hints.request_id, worker.name, journey.count
-                )
-                if (done := journey.already_complete()) is not None:
-                    yield done
-                    return
-            finally:
-                await steps.aclose()
-                self._release(worker)
+    def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+        """The same, pulled."""
+        return pull(self, request)
 
-    def _worth_retrying(self, error: EngineError) -> bool:
-        """Another try helps when the worker is gone, or when it is busy and there are others."""
-        return error.kind in ("unreachable", "disconnected") or (error.kind == "overloaded" and len(self.workers) > 1)
+    # ---------------------------------------------------------------------------------------- workers at run time
+
+    async def add(self, engine: Engine, name: str) -> Worker:
+        """Take in another worker. EngineError if it does not start."""
+        worker = Worker(engine, name)
+        await worker.start()
+        self.workers.append(worker)
+        self._serve()
+        return worker
+
+    def drain(self, name: str) -> Worker:
+        """Give a worker no new turns. KeyError if there is none of that name."""
+        worker = next((worker for worker in self.workers if worker.name == name), None)
+        if worker is None:
+            raise KeyError(name)
+        worker.draining = True
+        return worker
+
+    async def remove(self, name: str, *, patience: float = 60.0) -> None:
+        """Drain a worker and take it out; turns that still run on it after `patience` seconds move on."""
+        worker = self.drain(name)
+        if worker.active:
+            emptied = self._emptied[worker] = asyncio.Event()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(emptied.wait(), patience)
+        self.workers.remove(worker)
+        task = self._checks.pop(worker, None)
+        if task is not None:
+            task.cancel()
+        await worker.engine.close()
 
     # --------------------------------------------------------------------------------------------------- admission
 
-    async def _admit(self, request: GenerateRequest, hashes: Sequence[bytes]) -> Worker:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.limits.queue_timeout
-        recovery = loop.time() + self.limits.recovery
-        while True:
-            worker = self._choose(request, hashes) if self._line.head() is None else None
-            if worker is None:
-                if all(w.down for w in self.workers) and loop.time() >= recovery:
-                    raise EngineError("unreachable", "No engine of this model can be reached right now.", retry_after=2)
-                if self._line.full:
-                    self.statistics.refused += 1
-                    raise EngineError("overloaded", "All workers are busy and the queue is full.", retry_after=2)
-                worker = await self._wait(request, hashes, min(deadline, recovery) if self._all_down() else deadline)
-                if worker is None:
-                    if loop.time() < deadline:
-                        continue
-                    self.statistics.refused += 1
-                    raise EngineError("overloaded", "The turn waited too long for a worker.", retry_after=5)
-            worker.active += 1
-            return worker
-
-    def _all_down(self) -> bool:
-        return all(worker.down for worker in self.workers)
-
-    async def _wait(self, request: GenerateRequest, hashes: Sequence[bytes], deadline: float) -> Worker | None:
-        loop = asyncio.get_running_loop()
-        ticket = self._line.join(loop.create_future(), request.hints.priority)
-        try:
-            async with asyncio.timeout_at(deadline):
-                while True:
-                    if self._line.head() is ticket and (worker := self._choose(request, hashes)) is not None:
-                        return worker
-                    await ticket.item
-                    ticket.item = loop.create_future()
-        except TimeoutError:
+    def seat(self, turn: PooledTurn) -> EngineError | None:
+        """Give a turn to a worker, or a place in the line; else say why not."""
+        now, request, limits = asyncio.get_running_loop().time(), turn.request, self.limits
+        hints = request.hints
+        if hints.deadline is not None and now >= hints.deadline:
+            return _DEADLINE
+        able = [worker for worker in self.workers if worker.lack(request) is None]
+        if not able:
+            lack = self.workers[0].lack(request) if self.workers else "a worker"
+            return EngineError("invalid_request", f"No engine of this model has {lack}.")
+        self._watch()
+        worker = self._choose(turn, able, now) if not self._line or turn.tried else None
+        if worker is not None:
+            self._running.add(turn)
+            turn.run_on(worker)
             return None
-        finally:
-            self._line.leave(ticket)
-            self._wake()
+        patience = self._pause(able, now)
+        if patience > limits.recovery:
+            self.statistics.refused += 1
+            return EngineError("overloaded", "All engines of this model ask for a pause.", retry_after=patience)
+        if self._line.full:
+            self.statistics.refused += 1
+            return EngineError("overloaded", "All workers are busy and the queue is full.", retry_after=2)
+        ticket = self._line.join(turn, tenant=hints.tenant, priority=hints.priority, again=bool(turn.tried))
+        until = now + limits.queue_timeout
+        turn.wait(ticket, until if hints.deadline is None else min(until, hints.deadline))
+        return None
 
-    def _choose(self, request: GenerateRequest, hashes: Sequence[bytes]) -> Worker | None:
+    def waited(self, turn: PooledTurn) -> EngineError:
+        """Why a turn that waited as long as it may gets no worker."""
+        self.statistics.refused += 1
+        deadline = turn.request.hints.deadline
+        if deadline is not None and asyncio.get_running_loop().time() >= deadline - 0.001:
+            return _DEADLINE
+        return EngineError("overloaded", "The turn waited too long for a worker.", retry_after=5)
+
+    def leave_line(self, ticket: Ticket[PooledTurn]) -> None:
+        """A waiting turn was served, or gave up."""
+        self._line.leave(ticket)
+
+    def release(self, turn: PooledTurn, worker: Worker) -> None:
+        """A turn gives its place back."""
+        worker.active -= 1
+        self._running.discard(turn)
+        if not worker.active and worker in self._emptied:
+            self._emptied.pop(worker).set()
+        self._serve()
+
+    def others(self, worker: Worker, request: GenerateRequest) -> bool:
+        """Whether another worker could take a turn."""
+        return any(one is not worker and not one.draining and one.lack(request) is None for one in self.workers)
+
+    def remember(self, worker: Worker, request: GenerateRequest, hashes: Sequence[bytes]) -> None:
+        """A worker has served a turn: its cache holds the prompt, and the session goes there again."""
+        worker.cache.add(hashes)
         session = request.hints.session
+        if session and len(self.workers) > 1:
+            self._sessions[session] = worker
+            self._sessions.move_to_end(session)
+            if len(self._sessions) > _SESSIONS:
+                self._sessions.popitem(last=False)
+
+    def charge(self, hints: Hints, prompt: int) -> float:
+        """Book what a turn will probably cost its tenant."""
+        cost = prompt + self._foreseen
+        self._line.charge(hints.tenant, cost, hints.weight)
+        return cost
+
+    def settle_charge(self, hints: Hints, charged: float, prompt: int, output: int) -> None:
+        """Book what it did cost."""
+        self._foreseen += 0.05 * (output - self._foreseen)
+        self._line.charge(hints.tenant, prompt + output - charged, hints.weight)
+
+    def _choose(self, turn: PooledTurn, workers: Sequence[Worker], now: float) -> Worker | None:
+        session = turn.request.hints.session
         last = self._sessions.get(session) if session else None
         candidates = [
             Candidate(
                 index=index,
-                prompt=len(hashes),
-                cached=worker.cache.overlap(hashes),
+                prompt=len(turn.hashes),
+                cached=worker.cache.overlap(turn.hashes),
                 active=worker.active,
                 limit=self.limits.concurrency,
+                doubts=(worker.state != "healthy") + 2 * (worker in turn.tried),
                 sticky=worker is last,
             )
-            for index, worker in enumerate(self.workers)
-            if not worker.down
+            for index, worker in enumerate(workers)
+            if worker.admits(now)
         ]
         chosen = choose(candidates)
-        return None if chosen is None else self.workers[chosen]
+        return None if chosen is None else workers[chosen]
 
-    def _release(self, worker: Worker) -> None:
-        worker.active -= 1
-        self._wake()
+    def _serve(self) -> None:
+        """Give free places to whoever is next."""
+        now = asyncio.get_running_loop().time()
+        while self._line and any(
+            worker.admits(now) and worker.active < self.limits.concurrency for worker in self.workers
+        ):
+            for ticket in self._heads():
+                turn = ticket.item
+                able = [worker for worker in self.workers if worker.lack(turn.request) is None]
+                worker = self._choose(turn, able, now)
+                if worker is not None:
+                    self._running.add(turn)
+                    turn.run_on(worker)
+                    break
+            else:
+                return
 
-    def _wake(self) -> None:
+    def _heads(self) -> Sequence[Ticket[PooledTurn]]:
+        """Who is next; all others after that, for when the next one needs a worker that is not free."""
         head = self._line.head()
-        if head is not None and not head.item.done():
-            head.item.set_result(None)
+        alike = len({worker.engine.capabilities for worker in self.workers}) == 1
+        return [head] if head is not None and alike else list(self._line.in_order())
 
-    def _remember(self, worker: Worker, request: GenerateRequest, hashes: Sequence[bytes]) -> None:
-        worker.cache.add(hashes)
-        if request.hints.session:
-            self._sessions[request.hints.session] = worker
-            self._sessions.move_to_end(request.hints.session)
-            if len(self._sessions) > 4096:
-                self._sessions.popitem(last=False)
+    def _pause(self, workers: Sequence[Worker], now: float) -> float:
+        """For how long all of these ask to be left alone."""
+        return min((worker.health.not_before - now for worker in workers if not worker.down), default=0.0)
 
-    # ---------------------------------------------------------------------------------------------------- recovery
+    # ------------------------------------------------------------------------------------------------------ health
 
-    def _mark_down(self, worker: Worker) -> None:
-        if not worker.down:
-            worker.down = True
-            worker.cache.clear()
-            task = asyncio.ensure_future(self._recover(worker))
-            self._recoveries.add(task)
-            task.add_done_callback(self._recoveries.discard)
+    def blame(self, worker: Worker, error: EngineError, began: float) -> None:
+        """A turn failed on a worker."""
+        loop, health = asyncio.get_running_loop(), worker.health
+        now, before = loop.time(), health.state
+        health.failed(error.kind, error.message, began=began, now=now, retry_after=error.retry_after)
+        if health.state != before:
+            log.warning("worker %s is %s: %s", worker.name, health.state, health.why)
+        if worker.down and error.kind in ("unreachable", "disconnected"):
+            worker.gone()
+        if health.checking:
+            self._check(worker)
+        elif health.not_before > now:
+            loop.call_at(health.not_before + 0.001, self._rested, worker)
 
-    async def _recover(self, worker: Worker) -> None:
+    def _rested(self, worker: Worker) -> None:
+        worker.health.rested(asyncio.get_running_loop().time())
+        if not self.closed:
+            self._serve()
+
+    def _check(self, worker: Worker) -> None:
+        """Probe a worker in doubt until it is sound again."""
+        if worker not in self._checks and not self.closed:
+            task = self._checks[worker] = asyncio.ensure_future(self._probe(worker))
+            task.add_done_callback(lambda _: self._checks.pop(worker, None))
+
+    async def _probe(self, worker: Worker) -> None:
+        loop, health = asyncio.get_running_loop(), worker.health
         pause = 0.05
-        while not await worker.engine.health():
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, 2.0)
-        worker.down = False
-        self._wake()
+        while health.checking:
+            if health.not_before > loop.time():
+                await asyncio.sleep(health.not_before - loop.time())
+            ok, answers = await worker.probe(health.thorough and len(self.workers) > 1)
+            if not health.checking:
+                break
+            health.probed(ok, loop.time(), answers=answers)
+            if not answers:
+                worker.gone()
+            if health.checking:
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 2.0)
+        log.info("worker %s serves", worker.name)
+        self._serve()
 
+    # ------------------------------------------------------------------------------------------------------- watch
 
-class _Journey:
-    """One turn's tokens so far, whichever workers produced them."""
+    def _watch(self) -> None:
+        if self._ticking is None and not self.closed:
+            pause = min(_TICK, self.limits.recovery / 2, self.limits.first_token / 2, self.limits.stall / 2)
+            self._ticking = asyncio.get_running_loop().call_later(pause, self._tick)
 
-    def __init__(self, request: GenerateRequest, tokenizer: Tokenizer) -> None:
-        self._request = request
-        self._tokenizer = tokenizer
-        self._ids: list[int] = []
-        self._emitted = 0
-        self._legs = 0
-        self._leg_start = 0
-        self._steps = 0
-        self._text_only = False
-        self._detokenizer: Detokenizer | None = None
-        self.structured = False
-        self.over = False
+    def _tick(self) -> None:
+        """Look after turns that hear nothing and turns that wait for nobody."""
+        self._ticking = None
+        now = asyncio.get_running_loop().time()
+        for turn in tuple(self._running):
+            if turn.heard or turn.paused:
+                turn.heard, turn.silent_since = False, now
+            elif turn.worker is not None:
+                self._attend(turn, turn.worker, now)
+        if self._line and not any(worker.admits(now) for worker in self.workers):
+            for ticket in self._line.in_order():
+                if now - ticket.item.waiting_since >= self.limits.recovery:
+                    ticket.item.give_up(self._nobody(now))
+        if self._running or self._line:
+            self._watch()
 
-    @property
-    def fresh(self) -> bool:
-        """Nothing has reached the client yet."""
-        return not self._emitted and not self.structured
+    def _attend(self, turn: PooledTurn, worker: Worker, now: float) -> None:
+        if not worker.down:
+            if not turn.late(now, self.limits.first_token, self.limits.stall):
+                return
+            worker.health.late("it is silent for longer than its past explains", now)
+            self._check(worker)
+        if self._better(turn, worker, now):
+            turn.move()
 
-    @property
-    def count(self) -> int:
-        return len(self._ids)
-
-    @property
-    def leg(self) -> int:
-        """How much the present worker has said."""
-        return self._steps + self.structured
-
-    @property
-    def can_move(self) -> bool:
-        """Only when every emitted token's id is known, and no grammar is half-way through."""
-        return not self.structured and not self._text_only and self._request.constraint is None and bool(self._ids)
-
-    def request(self) -> GenerateRequest:
-        """The request for the next leg: the prompt plus the tokens so far."""
-        self._legs += 1
-        self._steps = 0
-        self._leg_start = len(self._ids)
-        if not self._ids:
-            return self._request
-        wanted = self._request.sampling.max_tokens
-        left = None if wanted is None else wanted - len(self._ids)
-        return msgspec.structs.replace(
-            self._request,
-            prompt_ids=[*self._request.prompt_ids, *self._ids],
-            resumed=len(self._ids),
-            sampling=msgspec.structs.replace(self._request.sampling, max_tokens=left),
+    def _better(self, turn: PooledTurn, worker: Worker, now: float) -> bool:
+        """Whether a sound worker that has not had this turn is less busy than the silent one."""
+        return any(
+            one.state == "healthy"
+            and one not in turn.tried
+            and one.admits(now)
+            and one.active < self.limits.concurrency
+            and (worker.down or one.active < worker.active)
+            and one.lack(turn.request) is None
+            for one in self.workers
+            if one is not worker
         )
 
-    def passed(self, batch: TokenBatch) -> TokenBatch:
-        """Take note of a batch on its way out."""
-        if not batch.ids:
-            self._text_only = self._text_only or bool(batch.text)
-        text = batch.text
-        self._steps += len(batch.ids) or 1
-        if self._legs > 1:
-            # The new worker knows nothing of a code point cut between the two, nor of text held back: decode here.
-            text = self._decoded(batch.ids)
-            batch = TokenBatch(text, batch.ids, batch.logprobs)
-        self._ids.extend(batch.ids)
-        self._emitted += len(text)
-        return batch
+    def _nobody(self, now: float) -> EngineError:
+        pause = self._pause(self.workers, now)
+        if pause > 0:
+            return EngineError("overloaded", "All engines of this model ask for a pause.", retry_after=pause)
+        return EngineError("unreachable", "No engine of this model can be reached right now.", retry_after=2)
 
-    def _decoded(self, ids: tuple[int, ...]) -> str:
-        held = ""
-        if self._detokenizer is None:
-            self._detokenizer = self._tokenizer.detokenizer()
-            held = self._detokenizer.feed(self._ids)[self._emitted :]
-        return held + self._detokenizer.feed(ids)
 
-    def completed(self, completion: Completion) -> Completion:
-        if self._legs == 1:
-            return completion
-        return msgspec.structs.replace(
-            completion,
-            prompt_tokens=len(self._request.prompt_ids),
-            output_tokens=self._leg_start + completion.output_tokens,
-            cached_tokens=min(completion.cached_tokens, len(self._request.prompt_ids)),
-        )
-
-    def already_complete(self) -> Completion | None:
-        """The budget was spent exactly when the worker died: nothing is left to generate."""
-        wanted = self._request.sampling.max_tokens
-        if wanted is None or len(self._ids) < wanted:
-            return None
-        return Completion("length", len(self._request.prompt_ids), len(self._ids))
+_FLAGS = [name for name, kind in Capabilities.__annotations__.items() if kind == "bool"]
+_DEADLINE = EngineError("timeout", "The turn's deadline passed before a worker was free.")

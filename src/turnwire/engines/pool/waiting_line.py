@@ -1,24 +1,32 @@
-"""The line in which turns wait for a worker: by priority, then by arrival, with a bound.
+"""The line in which turns wait for a worker: by priority, then fairly among tenants, then by arrival, with a bound.
 
-Promise: sans-IO; a ticket leaves the line exactly once, by being served or by giving up.
+Promise: sans-IO. Among turns of equal priority the tenant that has had the fewest tokens for its weight is next, so a
+tenant that floods the line delays itself and nobody else; one that was idle gets no credit for the time it asked for
+nothing. A ticket leaves the line exactly once.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 __all__ = ["Ticket", "WaitingLine"]
 
 T = TypeVar("T")
 
+_TENANTS_KEPT = 4096
+"""Tenants without a waiting turn whose use is remembered."""
+
 
 class Ticket(Generic[T]):
     """A place in the line."""
 
-    __slots__ = ("gone", "item", "rank")
+    __slots__ = ("gone", "item", "rank", "tenant")
 
-    def __init__(self, rank: tuple[int, int], item: T) -> None:
+    def __init__(self, tenant: str, rank: tuple[int, int], item: T) -> None:
+        self.tenant = tenant
         self.rank = rank
         self.item = item
         self.gone = False
@@ -28,11 +36,13 @@ class Ticket(Generic[T]):
 
 
 class WaitingLine(Generic[T]):
-    """A bounded priority line; a higher priority is served earlier."""
+    """A bounded line."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._heap: list[Ticket[T]] = []
+        self._heaps: dict[str, list[Ticket[T]]] = {}
+        self._used: OrderedDict[str, float] = OrderedDict()
+        self._floor = 0.0
         self._arrivals = 0
         self._waiting = 0
 
@@ -43,30 +53,60 @@ class WaitingLine(Generic[T]):
     def full(self) -> bool:
         return self._waiting >= self._limit
 
-    def join(self, item: T, priority: int = 0) -> Ticket[T]:
-        """Take a place; the caller has checked `full`."""
+    def join(self, item: T, *, tenant: str = "", priority: int = 0, again: bool = False) -> Ticket[T]:
+        """Take a place; the caller has checked `full`. Whoever was served and comes `again` stands before the others
+        of its tenant."""
         self._arrivals += 1
-        ticket = Ticket((-priority, self._arrivals), item)
-        heapq.heappush(self._heap, ticket)
+        ticket = Ticket(tenant, (-priority, -self._arrivals if again else self._arrivals), item)
+        if tenant not in self._heaps:
+            # Coming back from idleness: level with whoever is served least now, not ahead by all that was not asked.
+            least = min((self._used.get(other, 0.0) for other in self._heaps), default=self._floor)
+            self._set(tenant, max(self._used.get(tenant, 0.0), least))
+        heapq.heappush(self._heaps.setdefault(tenant, []), ticket)
         self._waiting += 1
         return ticket
 
     def leave(self, ticket: Ticket[T]) -> None:
-        """Give up a place; leaving twice does nothing."""
-        if not ticket.gone:
-            ticket.gone = True
-            self._waiting -= 1
+        """Give up a place, served or not; leaving twice does nothing."""
+        if ticket.gone:
+            return
+        ticket.gone = True
+        self._waiting -= 1
+        heap = self._heaps[ticket.tenant]
+        while heap and heap[0].gone:
+            heapq.heappop(heap)
+        if not heap:
+            del self._heaps[ticket.tenant]
+            self._floor = max(self._floor, self._used.get(ticket.tenant, 0.0))
 
     def head(self) -> Ticket[T] | None:
-        """Who is next, without taking them out."""
-        while self._heap and self._heap[0].gone:
-            heapq.heappop(self._heap)
-        return self._heap[0] if self._heap else None
+        """Who is next."""
+        heaps = self._heaps
+        if len(heaps) == 1:
+            return next(iter(heaps.values()))[0]
+        return min((heap[0] for heap in heaps.values()), key=self._order, default=None)
 
-    def serve(self) -> Ticket[T] | None:
-        """Take out who is next."""
-        ticket = self.head()
-        if ticket is not None:
-            heapq.heappop(self._heap)
-            self.leave(ticket)
-        return ticket
+    def in_order(self) -> Iterator[Ticket[T]]:
+        """Everybody, next first."""
+        waiting = (ticket for heap in self._heaps.values() for ticket in heap if not ticket.gone)
+        return iter(sorted(waiting, key=self._order))
+
+    def charge(self, tenant: str, tokens: float, weight: float = 1.0) -> None:
+        """Book tokens that a tenant was given (or gives back, if they are fewer than foreseen)."""
+        self._set(tenant, self._used.get(tenant, self._floor) + tokens / max(weight, 1e-3))
+
+    def used(self, tenant: str) -> float:
+        """What a tenant has had, by its weight."""
+        return self._used.get(tenant, self._floor)
+
+    def _order(self, ticket: Ticket[T]) -> tuple[int, float, int]:
+        return ticket.rank[0], self._used.get(ticket.tenant, 0.0), ticket.rank[1]
+
+    def _set(self, tenant: str, used: float) -> None:
+        self._used[tenant] = used
+        self._used.move_to_end(tenant)
+        if len(self._used) > _TENANTS_KEPT:
+            for idle in self._used:
+                if idle not in self._heaps:
+                    del self._used[idle]
+                    break

@@ -112,12 +112,11 @@ class Metrics:
     def observe_pool(self, model: str, pool: WorkerPool) -> None:
         """Take over what a model's workers have counted since the last time."""
         self.waiting.labels(model).set(pool.waiting)
-        down = sum(worker.down for worker in pool.workers)
-        self.workers.labels(model, "up").set(len(pool.workers) - down)
-        self.workers.labels(model, "down").set(down)
+        for state in ("healthy", "suspect", "down"):
+            self.workers.labels(model, state).set(sum(worker.state == state for worker in pool.workers))
         now, before = msgspec.structs.replace(pool.statistics), self._seen.get(model, PoolStatistics())
         self._seen[model] = now
-        for event in ("retries", "migrations", "migrations_failed", "refused"):
+        for event in ("retries", "migrations", "migrations_failed", "moved_late", "refused"):
             self.moves.labels(model, event).inc(getattr(now, event) - getattr(before, event))
         prefill = now.left_prefill - before.left_prefill
         self.aborts.labels(model, "queue").inc(now.left_queue - before.left_queue)

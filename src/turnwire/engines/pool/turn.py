@@ -1,0 +1,255 @@
+"""One turn of a pool: it waits for a worker, runs on it, and goes on elsewhere when that one fails.
+
+Promise: a turn holds at most one place, from the moment a worker takes it until that worker is done with it; the
+receiver hears one generation, whichever workers made it, and exactly one end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from turnwire.engines.interface import (
+    Completion,
+    EngineError,
+    EventBatch,
+    GenerateRequest,
+    Generation,
+    Receiver,
+    TokenBatch,
+)
+from turnwire.engines.pool.after_failure import Attempts
+from turnwire.engines.pool.migration import Migration
+from turnwire.engines.pool.waiting_line import Ticket
+from turnwire.engines.pool.worker import Worker
+from turnwire.turns import Note
+
+if TYPE_CHECKING:
+    from turnwire.engines.pool.pool import WorkerPool
+
+__all__ = ["PooledTurn"]
+
+log = logging.getLogger("turnwire.workers")
+
+
+class PooledTurn:
+    """To the worker's engine the receiver, to whoever submitted the turn the generation. `heard` is set by every sign
+    of life and cleared by the pool's watch, which keeps `silent_since`."""
+
+    def __init__(self, pool: WorkerPool, request: GenerateRequest, receiver: Receiver, hashes: Sequence[bytes]) -> None:
+        self.request = request
+        self.hashes = hashes
+        self.worker: Worker | None = None
+        self.tried: set[Worker] = set()
+        self.heard = False
+        self.silent_since = 0.0
+        self.waiting_since = 0.0
+        self.paused = False
+        self.ticket: Ticket[PooledTurn] | None = None
+        self._pool = pool
+        self._receiver = receiver
+        self._migration = Migration(request, pool.tokenizer)
+        self._attempts = Attempts(pool.limits.budget)
+        self._leg: Generation | None = None
+        self._began = 0.0
+        self._uncached = 0
+        self._charged = 0.0
+        self._timer: asyncio.Handle | None = None
+        self._over = False
+
+    def begin(self) -> None:
+        """Go to a worker that has room, or into the line."""
+        refusal = self._pool.seat(self)
+        if refusal is not None:
+            self._timer = asyncio.get_running_loop().call_soon(self._give_up, refusal)
+
+    # ------------------------------------------------------------------------------------------------- generation
+
+    def abort(self) -> None:
+        if self._over:
+            return
+        statistics = self._pool.statistics
+        if self.worker is not None:
+            statistics.aborts += 1
+            statistics.left_prefill += self._migration.fresh
+        elif self.ticket is not None:
+            statistics.left_queue += 1
+        self._end()
+
+    def pause(self) -> None:
+        self.paused = True
+        if self._leg is not None:
+            self._leg.pause()
+
+    def resume(self) -> None:
+        self.paused = False
+        self.heard = True
+        if self._leg is not None:
+            self._leg.resume()
+
+    # ---------------------------------------------------------------------------------------------------- places
+
+    def wait(self, ticket: Ticket[PooledTurn], until: float) -> None:
+        """Stand in the line, at most until a time."""
+        loop = asyncio.get_running_loop()
+        self.ticket, self.waiting_since = ticket, loop.time()
+        self._timer = loop.call_at(until, self._waited_enough)
+
+    def run_on(self, worker: Worker) -> None:
+        """A worker takes the turn."""
+        loop = asyncio.get_running_loop()
+        self._stop_waiting()
+        worker.active += 1
+        self.worker = worker
+        self._began = self.silent_since = loop.time()
+        self.heard = False
+        self._uncached = len(self.request.prompt_ids) - 64 * worker.cache.overlap(self.hashes)
+        self._charged = self._pool.charge(self.request.hints, self._uncached)
+        try:
+            self._leg = worker.engine.submit(self._migration.request(), self)
+        except Exception:
+            log.exception("a defect in the adapter of %s", worker.name)
+            error = EngineError("internal", "The engine adapter failed.")
+            self._timer = loop.call_soon(self.failed, error)
+            return
+        if self.paused:
+            self._leg.pause()
+
+    def late(self, now: float, floor: float, stall: float) -> bool:
+        """Whether the worker is silent for longer than its past explains."""
+        silent = now - self.silent_since
+        if self._migration.said:
+            return silent > stall
+        assert self.worker is not None
+        return silent > self.worker.health.first_token.deadline(self._uncached, floor)
+
+    def move(self) -> bool:
+        """Leave a silent worker for another one; False if the turn cannot."""
+        worker = self.worker
+        assert worker is not None
+        if not self._migration.movable:
+            return False
+        log.warning("turn %s leaves %s, which is silent", self.request.hints.request_id, worker.name)
+        self._pool.statistics.moved_late += 1
+        self.tried.add(worker)
+        if self._leg is not None:
+            self._leg.abort()
+        self._release()
+        self._seek()
+        return True
+
+    def give_up(self, error: EngineError) -> None:
+        """The pool has no worker for this turn."""
+        self._give_up(error)
+
+    # -------------------------------------------------------------------------------------------------- receiver
+
+    def tokens(self, batch: TokenBatch) -> None:
+        migration = self._migration
+        if not migration.said:
+            self._spoke()
+        self.heard = True
+        self._receiver.tokens(migration.passed(batch))
+
+    def events(self, batch: EventBatch) -> None:
+        self.heard = True
+        if all(type(event) is Note for event in batch.events):
+            # What could not be said to the engine; a second one would only say it again.
+            if len(self.tried) == 0:
+                self._receiver.events(batch)
+            return
+        if not self._migration.structured:
+            self._migration.structured = True
+            self._migration.said += 1
+            self._spoke()
+        self._receiver.events(batch)
+
+    def done(self, completion: Completion) -> None:
+        worker = self.worker
+        assert worker is not None
+        self._over = True
+        worker.health.completed()
+        self._pool.remember(worker, self.request, self.hashes)
+        try:
+            self._receiver.done(self._migration.completed(completion))
+        finally:
+            self._end()
+
+    def failed(self, error: EngineError) -> None:
+        worker, pool, migration = self.worker, self._pool, self._migration
+        assert worker is not None
+        if not self.tried or error.kind not in ("internal", "timeout"):
+            # What fails on worker after worker in the same way is the turn's own doing.
+            pool.blame(worker, error, self._began)
+        self.tried.add(worker)
+        others = pool.others(worker, self.request)
+        step = self._attempts.after(error.kind, said=migration.said, movable=migration.movable, others=others)
+        self._release()
+        if pool.closed:
+            step = "give_up"
+        if step == "give_up":
+            pool.statistics.migrations_failed += not migration.fresh
+            self._give_up(error)
+        elif step == "retry":
+            pool.statistics.retries += 1
+            self._seek()
+        else:
+            pool.statistics.migrations += 1
+            name = self.request.hints.request_id
+            log.warning("turn %s moves on from %s after %d tokens", name, worker.name, migration.count)
+            completion = migration.already_complete()
+            if completion is None:
+                self._seek()
+            else:
+                self._end()
+                self._receiver.done(completion)
+
+    # ------------------------------------------------------------------------------------------------------ ends
+
+    def _spoke(self) -> None:
+        worker = self.worker
+        assert worker is not None
+        seconds = asyncio.get_running_loop().time() - self._began
+        worker.health.first_token.observed(seconds, self._uncached)
+        worker.health.spoke()
+
+    def _seek(self) -> None:
+        """Find the next worker."""
+        refusal = self._pool.seat(self)
+        if refusal is not None:
+            self._give_up(refusal)
+
+    def _waited_enough(self) -> None:
+        self._give_up(self._pool.waited(self))
+
+    def _give_up(self, error: EngineError) -> None:
+        if not self._over:
+            self._end()
+            self._receiver.failed(error)
+
+    def _end(self) -> None:
+        """Let go of everything; nothing more is heard."""
+        self._over = True
+        self._stop_waiting()
+        leg, self._leg = self._leg, None
+        if leg is not None:
+            leg.abort()
+        self._release()
+
+    def _stop_waiting(self) -> None:
+        ticket, self.ticket = self.ticket, None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if ticket is not None:
+            self._pool.leave_line(ticket)
+
+    def _release(self) -> None:
+        """Give the place back, once."""
+        worker, self.worker = self.worker, None
+        if worker is not None:
+            self._leg = None
+            self._pool.settle_charge(self.request.hints, self._charged, self._uncached, self._migration.said)
+            self._pool.release(self, worker)
