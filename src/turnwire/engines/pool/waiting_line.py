@@ -95,10 +95,6 @@ class WaitingLine(Generic[T]):
         """Book tokens that a tenant was given (or gives back, if they are fewer than foreseen)."""
         self._set(tenant, self._used.get(tenant, self._floor) + tokens / max(weight, 1e-3))
 
-    def used(self, tenant: str) -> float:
-        """What a tenant has had, by its weight."""
-        return self._used.get(tenant, self._floor)
-
     def _order(self, ticket: Ticket[T]) -> tuple[int, float, int]:
         return ticket.rank[0], self._used.get(ticket.tenant, 0.0), ticket.rank[1]
 
