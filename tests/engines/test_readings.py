@@ -37,13 +37,17 @@ def told(reading: Reading, *events: Any) -> Reading:
     ("reading", "event", "kind"),
     [
         (CompletionsReading("E", 1), {"choices": [{"finish_reason": "error"}]}, "internal"),
+        (CompletionsReading("E", 1), {"choices": [{"text": "half", "finish_reason": "abort"}]}, "disconnected"),
+        (SGLangReading("E", 1, speller()), {"meta_info": {"finish_reason": {"type": "abort"}}}, "disconnected"),
+        (SGLangReading("E", 1, speller()), {"meta_info": {"finish_reason": {"type": "tired"}}}, "internal"),
+        (LlamaCppReading(request(), TOKENIZER, frozenset()), {"stop": True, "stop_type": "none"}, "internal"),
         (CompletionsReading("E", 1), {"error": "boom"}, "internal"),
         (CompletionsReading("E", 1), {"error": {"message": "queue", "code": 503}}, "overloaded"),
         (CompletionsReading("E", 1), {"object": "error", "message": "bad", "code": 400}, "invalid_request"),
         (SGLangReading("E", 1, speller()), {"error": "boom"}, "internal"),
         (SGLangReading("E", 1, speller()), {"error": {"message": "x", "code": 400}}, "invalid_request"),
         (TRTLLMReading("E", 1, speller()), {"choices": [{"finish_reason": "timeout"}]}, "timeout"),
-        (TRTLLMReading("E", 1, speller()), {"choices": [{"finish_reason": "cancelled"}]}, "internal"),
+        (TRTLLMReading("E", 1, speller()), {"choices": [{"finish_reason": "cancelled"}]}, "disconnected"),
         (ChatReading("E", 1, "events"), {"choices": [{"finish_reason": "insane"}]}, "internal"),
         (ChatReading("E", 1, "events"), {"error": {"message": "x", "code": 429}}, "overloaded"),
         (ResponsesReading("E", 1), {"type": "error", "message": "slow", "code": "rate limit"}, "overloaded"),
@@ -82,6 +86,22 @@ def test_sglang_told_everything_anew_gives_each_token_once() -> None:
         batch = reading.feed(json.dumps([{"text": "ignored", "output_ids": ids[:count], "meta_info": meta}]).encode())
         texts.append(batch.text if batch else "")
     assert texts == ["one ", "two ", "", "three"]
+
+
+def test_sglang_refuses_with_an_invented_token_which_is_not_the_models() -> None:
+    reading = SGLangReading("E", 3, speller())
+    ids = TOKENIZER.encode("one two")
+    good = {"output_ids": ids[:1], "meta_info": {"completion_tokens": 1, "prompt_tokens": 3, "finish_reason": None}}
+    said = "Input length (4090 tokens) exceeds the maximum allowed length (4089 tokens)."
+    refused = {"type": "abort", "message": said, "status_code": 400}
+    bad = {"output_ids": ids[1:], "meta_info": {"completion_tokens": 1, "prompt_tokens": 3, "finish_reason": refused}}
+    batch = reading.feed(json.dumps([good, bad]).encode())
+    assert batch is not None
+    assert batch.text == "one "
+    assert reading.error is not None
+    assert reading.error.kind == "context_overflow"
+    alone = SGLangReading("E", 3, speller())
+    assert alone.feed(json.dumps([bad]).encode()) is None
 
 
 def test_sglang_held_text_is_given_at_the_end() -> None:

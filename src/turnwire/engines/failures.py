@@ -13,7 +13,7 @@ import msgspec
 
 from turnwire.engines.interface import EngineError
 
-__all__ = ["KeyRefused", "Kind", "failure", "refusal"]
+__all__ = ["KeyRefused", "Kind", "ended_by", "failure", "refusal"]
 
 Kind: TypeAlias = Literal[
     "unreachable", "disconnected", "overloaded", "context_overflow", "invalid_request", "timeout", "internal"
@@ -36,6 +36,7 @@ _WORDINGS: tuple[tuple[str, Kind], ...] = (
     # SGLang
     ("model's context length", "context_overflow"),
     ("kv memory budget", "context_overflow"),
+    ("exceeds the maximum allowed length", "context_overflow"),
     ("request queue is full", "overloaded"),
     ("higher priority request", "overloaded"),
     # TensorRT-LLM
@@ -103,6 +104,16 @@ def failure(engine: str, said: str, *, status: int = 500, retry_after: float | N
             kind = meaning
             break
     return EngineError(kind, f"{engine}: {said}" if said else f"{engine}: HTTP {status}", retry_after=retry_after)
+
+
+_ABORTED = frozenset({"abort", "aborted", "cancelled"})
+
+
+def ended_by(engine: str, word: str | None) -> EngineError:
+    """An end that is not the engine's own completion. One that aborts a generation is on its way out, or was told to:
+    another worker can go on."""
+    kind: Kind = "disconnected" if word in _ABORTED else "internal"
+    return EngineError(kind, f"{engine} ended the generation before it was complete ({str(word)[:40]!r})")
 
 
 def refusal(

@@ -7,10 +7,12 @@ character, so the ids always spell the text.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
 
+from turnwire.engines.failures import ended_by
 from turnwire.engines.http.completions import failed_with
 from turnwire.engines.http.engine import Call, HTTPEngine, Reading
 from turnwire.engines.http.spelling import SpellingTokenizer
@@ -68,6 +70,7 @@ class _Chunk(msgspec.Struct, gc=False):
 
 
 _CHUNKS = msgspec.json.Decoder(list[_Chunk])
+_FINISH: Mapping[str, FinishReason] = {"eos": "stop", "word": "stop", "limit": "length"}
 
 
 class LlamaCppReading(Reading):
@@ -137,6 +140,10 @@ class LlamaCppReading(Reading):
             self._doubtful = None
 
     def _finish(self, chunk: _Chunk, texts: list[str], ids: list[int]) -> None:
+        reason = _FINISH.get(chunk.stop_type)
+        if reason is None:
+            self.error = ended_by("llama.cpp", chunk.stop_type)
+            return
         end_id: int | None = None
         if chunk.stop_type == "eos":
             end_id, self._doubtful = self._doubtful, None
@@ -151,7 +158,7 @@ class LlamaCppReading(Reading):
         if self._finder.found is not None:
             self.end = self._completion("stop_sequence")
         else:
-            self.end = self._completion("stop" if chunk.stop_type == "eos" else "length", end_id)
+            self.end = self._completion(reason, end_id)
 
     def _completion(self, reason: FinishReason, end_id: int | None = None) -> Completion:
         return Completion(reason, self._prompt, self._predicted, self._cached, self._finder.found, end_id)

@@ -7,11 +7,12 @@ or only what is new) read the same.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from turnwire.engines.failures import failure
+from turnwire.engines.failures import ended_by, failure
 from turnwire.engines.http.completions import failed_with
 from turnwire.engines.http.engine import Call
 from turnwire.engines.http.served import Models
@@ -28,6 +29,7 @@ from turnwire.engines.interface import (
     TokenBatch,
     TokenLogprob,
 )
+from turnwire.turns import FinishReason
 
 __all__ = ["SGLangEngine", "SGLangReading"]
 
@@ -58,6 +60,7 @@ class _Chunk(msgspec.Struct, gc=False):
 
 
 _CHUNKS = msgspec.json.Decoder(list[_Chunk])
+_FINISH: Mapping[str, FinishReason] = {"stop": "stop", "length": "length"}
 
 
 class SGLangReading(SpelledReading):
@@ -78,6 +81,11 @@ class SGLangReading(SpelledReading):
             meta = chunk.meta_info
             if meta is None:
                 continue
+            finish = meta.finish_reason
+            if finish is not None and finish.type not in _FINISH:
+                # Its ids are not the model's: SGLang fills a refusal up with one it made up.
+                self.error = self._unfinished(finish)
+                break
             last = meta
             new, start = chunk.output_ids, 0
             if len(new) >= meta.completion_tokens:
@@ -90,9 +98,6 @@ class SGLangReading(SpelledReading):
             return None
         finish = last.finish_reason
         end_id = None
-        if finish is not None and finish.type == "abort":
-            self.error = failure(self._engine, finish.message or "aborted", status=finish.status_code or 500)
-            finish = None
         if finish is not None and isinstance(finish.matched, int) and ids and ids[-1] == finish.matched:
             end_id = ids.pop()
         text = self._spell(ids, logprobs)
@@ -100,12 +105,17 @@ class SGLangReading(SpelledReading):
             self.end = self._completion(last, "stop_sequence")
         elif finish is not None:
             text += self._speller.flush()
-            self.end = self._completion(last, "length" if finish.type == "length" else "stop", end_id)
+            self.end = self._completion(last, _FINISH[finish.type], end_id)
             if self._speller.stopped_by is not None:
                 self.end = self._completion(last, "stop_sequence")
         return TokenBatch(text, tuple(ids), tuple(logprobs)) if text or ids else None
 
-    def _completion(self, meta: _Meta, reason: Any, end_id: int | None = None) -> Completion:
+    def _unfinished(self, finish: _Finish) -> EngineError:
+        if finish.type == "abort" and finish.status_code is not None:
+            return failure(self._engine, finish.message or "aborted", status=finish.status_code)
+        return ended_by(self._engine, finish.type)
+
+    def _completion(self, meta: _Meta, reason: FinishReason, end_id: int | None = None) -> Completion:
         return Completion(
             reason,
             meta.prompt_tokens or self._prompt,

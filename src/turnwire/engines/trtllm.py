@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from turnwire.engines.failures import failure
+from turnwire.engines.failures import ended_by
 from turnwire.engines.http.completions import Choice, Usage, decode_chunks, failed, token_logprobs
 from turnwire.engines.http.engine import Call
 from turnwire.engines.http.served import Models
@@ -88,7 +88,7 @@ class TRTLLMReading(SpelledReading):
         elif said == "timeout":
             self.error = EngineError("timeout", f"{self._engine}: the generation ran out of its time")
         else:
-            self.error = failure(self._engine, f"the generation ended with finish_reason {said!r}")
+            self.error = ended_by(self._engine, said)
 
     def _completion(self, output: int) -> Completion:
         details = self._usage.prompt_tokens_details

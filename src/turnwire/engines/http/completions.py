@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from turnwire.engines.failures import failure
+from turnwire.engines.failures import ended_by, failure
 from turnwire.engines.http.engine import Reading
 from turnwire.engines.interface import Completion, EngineError, TokenBatch, TokenLogprob
 from turnwire.turns import FinishReason
@@ -35,7 +35,6 @@ _FINISH: Mapping[str, FinishReason] = {
     "stop": "stop",
     "length": "length",
     "content_filter": "content_filter",
-    "abort": "abort",
     "repetition": "stop",
 }
 
@@ -136,9 +135,9 @@ class CompletionsReading(Reading):
         return self.end
 
     def _finish(self, choice: Choice, ids: list[int], logprobs: list[TokenLogprob]) -> None:
-        self._reason = _FINISH.get(choice.finish_reason or "", "error")
-        if self._reason == "error":
-            self.error = failure(self._engine, f"the generation ended with finish_reason {choice.finish_reason!r}")
+        self._reason = _FINISH.get(choice.finish_reason or "")
+        if self._reason is None:
+            self.error = ended_by(self._engine, choice.finish_reason)
         if self._reason != "stop":
             return
         if isinstance(choice.stop_reason, str):

@@ -237,16 +237,16 @@ class WorkerPool:
             if len(self._sessions) > _SESSIONS:
                 self._sessions.popitem(last=False)
 
-    def charge(self, hints: Hints, prompt: int) -> float:
-        """Book what a turn will probably cost its tenant."""
-        cost = prompt + self._foreseen
-        self._line.charge(hints.tenant, cost, hints.weight)
+    def reserve(self, hints: Hints, prompt: int) -> float:
+        """Book what a turn will probably cost its tenant, by its weight."""
+        cost = (prompt + self._foreseen) / _weight(hints)
+        self._line.reserve(hints.tenant, cost)
         return cost
 
-    def settle_charge(self, hints: Hints, charged: float, prompt: int, output: int) -> None:
+    def settle(self, hints: Hints, reserved: float, prompt: int, output: int) -> None:
         """Book what it did cost."""
         self._foreseen += 0.05 * (output - self._foreseen)
-        self._line.charge(hints.tenant, prompt + output - charged, hints.weight)
+        self._line.settle(hints.tenant, reserved, (prompt + output) / _weight(hints))
 
     def _choose(self, turn: PooledTurn, workers: Sequence[Worker], now: float) -> Worker | None:
         session = turn.request.hints.session
@@ -389,6 +389,10 @@ class WorkerPool:
         if pause > 0:
             return EngineError("overloaded", "All engines of this model ask for a pause.", retry_after=pause)
         return EngineError("unreachable", "No engine of this model can be reached right now.", retry_after=2)
+
+
+def _weight(hints: Hints) -> float:
+    return max(hints.weight, 1e-3)
 
 
 _FLAGS = [name for name, kind in Capabilities.__annotations__.items() if kind == "bool"]

@@ -55,7 +55,7 @@ class PooledTurn:
         self._leg: Generation | None = None
         self._began = 0.0
         self._uncached = 0
-        self._charged = 0.0
+        self._reserved = 0.0
         self._timer: asyncio.Handle | None = None
         self._over = False
 
@@ -106,7 +106,7 @@ class PooledTurn:
         self._began = self.silent_since = loop.time()
         self.heard = False
         self._uncached = len(self.request.prompt_ids) - 64 * worker.cache.overlap(self.hashes)
-        self._charged = self._pool.charge(self.request.hints, self._uncached)
+        self._reserved = self._pool.reserve(self.request.hints, self._uncached)
         try:
             self._leg = worker.engine.submit(self._migration.request(), self)
         except Exception:
@@ -251,5 +251,5 @@ class PooledTurn:
         worker, self.worker = self.worker, None
         if worker is not None:
             self._leg = None
-            self._pool.settle_charge(self.request.hints, self._charged, self._uncached, self._migration.said)
+            self._pool.settle(self.request.hints, self._reserved, self._uncached, self._migration.said)
             self._pool.release(self, worker)

@@ -42,6 +42,7 @@ class WaitingLine(Generic[T]):
         self._limit = limit
         self._heaps: dict[str, list[Ticket[T]]] = {}
         self._used: OrderedDict[str, float] = OrderedDict()
+        self._reserved: dict[str, float] = {}
         self._floor = 0.0
         self._arrivals = 0
         self._waiting = 0
@@ -91,12 +92,22 @@ class WaitingLine(Generic[T]):
         waiting = (ticket for heap in self._heaps.values() for ticket in heap if not ticket.gone)
         return iter(sorted(waiting, key=self._order))
 
-    def charge(self, tenant: str, tokens: float, weight: float = 1.0) -> None:
-        """Book tokens that a tenant was given (or gives back, if they are fewer than foreseen)."""
-        self._set(tenant, self._used.get(tenant, self._floor) + tokens / max(weight, 1e-3))
+    def reserve(self, tenant: str, tokens: float) -> None:
+        """Book what a turn that is served now will probably get."""
+        self._reserved[tenant] = self._reserved.get(tenant, 0.0) + tokens
+
+    def settle(self, tenant: str, reserved: float, tokens: float) -> None:
+        """Book what it did get, in place of what was reserved for it."""
+        left = self._reserved.get(tenant, 0.0) - reserved
+        if left > 1e-6:
+            self._reserved[tenant] = left
+        else:
+            self._reserved.pop(tenant, None)
+        self._set(tenant, self._used.get(tenant, self._floor) + tokens)
 
     def _order(self, ticket: Ticket[T]) -> tuple[int, float, int]:
-        return ticket.rank[0], self._used.get(ticket.tenant, 0.0), ticket.rank[1]
+        tenant = ticket.tenant
+        return ticket.rank[0], self._used.get(tenant, 0.0) + self._reserved.get(tenant, 0.0), ticket.rank[1]
 
     def _set(self, tenant: str, used: float) -> None:
         self._used[tenant] = used
