@@ -102,13 +102,9 @@ class _Pushed:
 async def pull(engine: Engine, request: GenerateRequest) -> AsyncGenerator[Step, None]:
     """The steps of a generation, to be iterated; leaving the iteration aborts the engine's work."""
     collected = _Collected()
-    generation = engine.submit(request, collected)
+    generation = collected.generation = engine.submit(request, collected)
     try:
         while True:
-            if collected.held > _HELD:
-                generation.pause()
-            elif not collected.held:
-                generation.resume()
             step = await collected.next()
             yield step
             if type(step) is Completion:
@@ -118,18 +114,20 @@ async def pull(engine: Engine, request: GenerateRequest) -> AsyncGenerator[Step,
 
 
 class _Collected:
-    """A receiver that keeps what was pushed until it is asked for."""
+    """A receiver that keeps what was pushed until it is asked for, and holds the engine back when that is much."""
+
+    generation: Generation
 
     def __init__(self) -> None:
         self._steps: deque[Step | EngineError] = deque()
         self._news = asyncio.Event()
-
-    @property
-    def held(self) -> int:
-        return len(self._steps)
+        self._paused = False
 
     async def next(self) -> Step:
         while not self._steps:
+            if self._paused:
+                self._paused = False
+                self.generation.resume()
             self._news.clear()
             await self._news.wait()
         step = self._steps.popleft()
@@ -140,5 +138,8 @@ class _Collected:
     def _add(self, step: Step | EngineError) -> None:
         self._steps.append(step)
         self._news.set()
+        if len(self._steps) > _HELD and not self._paused:
+            self._paused = True
+            self.generation.pause()
 
     tokens = events = done = failed = _add
