@@ -24,7 +24,7 @@ import uvloop
 from turnwire.engines.bridge import push
 from turnwire.engines.interface import Engine, GenerateRequest, Generation, Receiver, Step
 from turnwire.engines.pool.pool import WorkerPool
-from turnwire.gateway.app import Gateway
+from turnwire.gateway.gateway import Gateway
 from turnwire.gateway.server import server_config
 from turnwire.gateway.settings import Settings
 from turnwire.gateway.setup.assembly import assemble

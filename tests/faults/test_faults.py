@@ -23,7 +23,7 @@ import pytest
 import uvicorn
 
 from turnwire.engines.pool.pool import Worker, WorkerPool
-from turnwire.gateway.app import Gateway
+from turnwire.gateway.gateway import Gateway
 from turnwire.gateway.server import server_config
 from turnwire.gateway.settings import Settings
 from turnwire.gateway.setup.assembly import assemble

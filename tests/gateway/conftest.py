@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 import uvicorn
 
-from turnwire.gateway.app import Gateway
+from turnwire.gateway.gateway import Gateway
 from turnwire.gateway.server import server_config
 from turnwire.gateway.settings import Settings
 from turnwire.gateway.setup.assembly import assemble_models

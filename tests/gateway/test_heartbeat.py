@@ -14,7 +14,7 @@ class FakeTurn:
         self.beats = 0
         self.ended: list[str] = []
 
-    async def beat(self) -> None:
+    def beat(self) -> None:
         self.beats += 1
 
     def expire(self, reason: str) -> None:

@@ -239,9 +239,9 @@ async def test_a_reader_that_stalls_is_cut_and_holds_no_more_than_the_socket_doe
         turn = next(iter(client.gateway.heartbeat._pulses))
         await until(lambda: turn.writing)
         # Nothing is produced for a reader that does not take it: the turn stands still in one write.
-        said = len(turn._turn.outcome.output_ids)  # type: ignore[attr-defined]
+        said = len(turn.outcome.output_ids)  # type: ignore[attr-defined]
         await asyncio.sleep(0.05)
-        assert len(turn._turn.outcome.output_ids) == said  # type: ignore[attr-defined]
+        assert len(turn.outcome.output_ids) == said  # type: ignore[attr-defined]
         await until(lambda: engine.open == 0)
         assert (engine.begun, engine.left) == (1, 1)
         await until(lambda: len(client.gateway.heartbeat) == 0)

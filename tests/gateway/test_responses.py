@@ -259,7 +259,7 @@ async def test_a_background_response_is_cancelled(serve: Serve) -> None:
 
 
 async def test_background_turns_are_counted(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnwire.gateway.apis.responses.MAX_BACKGROUND", 2)
+    monkeypatch.setattr("turnwire.gateway.transports.background.MAX_BACKGROUND", 2)
     client = await serve({"text": "word " * 500, "delay_ms": 20})
     body = request(stream=False, background=True)
     begun = [(await client.post("/v1/responses", body))[1]["id"] for _ in range(2)]

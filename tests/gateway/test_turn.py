@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
@@ -23,8 +24,9 @@ from turnwire.engines.interface import (
     Step,
     TokenBatch,
 )
-from turnwire.gateway.turns.passage import Passage
+from turnwire.gateway.turns.record import TurnRecord
 from turnwire.gateway.turns.runtime import ModelRuntime
+from turnwire.gateway.turns.sink import Reader
 from turnwire.gateway.turns.turn import Turn
 from turnwire.parsers import resolve
 from turnwire.prompts.builder import PromptBuilder
@@ -88,15 +90,20 @@ class Pages:
         self.opened = False
         self.written = b""
 
-    async def open(self) -> None:
+    full = False
+
+    def attach(self, reader: Reader) -> None:
+        pass
+
+    def open(self) -> None:
         self.opened = True
 
-    async def write(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         assert self.opened
         self.written += data
 
 
-def turn(engine: Engine, **over: Any) -> Turn:
+def turn(engine: Engine, pages: Pages | None = None, **over: Any) -> Turn:
     builder = PromptBuilder(default_template(), TOKENIZER)
     runtime = ModelRuntime(
         "m",
@@ -109,7 +116,7 @@ def turn(engine: Engine, **over: Any) -> Turn:
     )
     fields = {"model": "m", "messages": (Message(role="user", blocks=(TextBlock(text="List."),)),)}
     conversation = Conversation(**(fields | {"tools": (Tool(name="ls", schema={"type": "object"}),)} | over))
-    passage = Passage(
+    record: TurnRecord[Any] = TurnRecord(
         api="chat",
         turn_id="T",
         tenant="t",
@@ -118,26 +125,27 @@ def turn(engine: Engine, **over: Any) -> Turn:
         body=b"",
         inbound=Inbound(conversation=conversation, stream=False, echo=None),
         runtime=runtime,
+        dialect=runtime.dialect,
+        exact=True,
         prompt=builder.build(conversation),
         continuity=Verdict(state="first"),
     )
     encoder = chat.DocumentEncoder(TurnFacts(turn_id="T", model="m", created=0))
-    return Turn(passage, encoder, mint=lambda: "call_1")
+    return Turn(record, encoder, pages or Pages(), mint=lambda: "call_1")
 
 
 async def answer(engine: Engine, **over: Any) -> dict[str, Any]:
     pages = Pages()
-    await turn(engine, **over).run(pages)
+    await turn(engine, pages, **over).run()
     message: dict[str, Any] = msgspec.json.decode(pages.written)["choices"][0]["message"]
     return message
 
 
-@pytest.mark.parametrize("skips", [False, True])
-async def test_special_tokens_count_whether_the_engine_spells_them_or_not(skips: bool) -> None:
+async def test_a_batch_becomes_blocks_and_the_engine_is_left_once() -> None:
     ids = TOKENIZER.encode(OUTPUT)
-    spell = TOKENIZER.detokenizer(skip_special=skips)
+    spell = TOKENIZER.detokenizer()
     steps: list[Step] = [TokenBatch(spell.feed([token]), (token,)) for token in ids]
-    engine = Engine([*steps, Completion("stop", 1, len(ids))], skips_special_tokens=skips)
+    engine = Engine([*steps, Completion("stop", 1, len(ids))])
     message = await answer(engine)
     assert message["reasoning_content"] == "Look."
     assert [call["function"]["name"] for call in message["tool_calls"]] == ["ls"]
@@ -147,7 +155,7 @@ async def test_special_tokens_count_whether_the_engine_spells_them_or_not(skips:
 async def test_a_stream_that_just_stops_is_no_success() -> None:
     pages = Pages()
     with pytest.raises(TurnFailure) as caught:
-        await turn(Engine([TokenBatch("Look", (1,))])).run(pages)
+        await turn(Engine([TokenBatch("Look", (1,))]), pages).run()
     assert caught.value.kind == "engine_failed"
     assert pages.written == b""
 
@@ -157,26 +165,37 @@ async def test_a_stream_that_just_stops_is_no_success() -> None:
 )
 async def test_an_engines_error_is_told_in_the_words_of_the_wire(kind: Any, expected: str) -> None:
     with pytest.raises(TurnFailure) as caught:
-        await turn(Engine([EngineError(kind, "no", retry_after=3)])).run(Pages())
+        await turn(Engine([EngineError(kind, "no", retry_after=3)])).run()
     assert (caught.value.kind, caught.value.retry_after) == (expected, 3)
 
 
-async def test_a_defect_is_an_internal_failure_and_the_engine_is_left() -> None:
+async def test_a_defect_of_an_engine_is_its_failure_and_says_nothing_of_its_inside() -> None:
     engine = Engine([ZeroDivisionError("oops")])
     with pytest.raises(TurnFailure) as caught:
-        await turn(engine).run(Pages())
-    assert caught.value.kind == "internal"
+        await turn(engine).run()
+    assert caught.value.kind == "engine_failed"
     assert "oops" not in caught.value.message
+    assert engine.left == 1
+
+
+async def test_a_defect_of_ours_is_an_internal_failure_and_the_engine_is_left() -> None:
+    engine = Engine([TokenBatch("Look", (1,)), Completion("stop", 1, 1)])
+    broken = turn(engine)
+    broken.encoder.feed = lambda events: 1 // 0  # type: ignore[method-assign]
+    with pytest.raises(TurnFailure) as caught:
+        await broken.run()
+    assert caught.value.kind == "internal"
+    await asyncio.sleep(0)
     assert engine.left == 1
 
 
 async def test_max_tokens_is_clamped_to_what_fits() -> None:
     engine = Engine([Completion("stop", 1, 0)])
     running = turn(engine, window=200)
-    await running.run(Pages())
-    assert engine.seen[0].sampling.max_tokens == 200 - len(running.prompt.ids)
+    await running.run()
+    assert engine.seen[0].sampling.max_tokens == 200 - len(running.record.prompt.ids)
     with pytest.raises(TurnFailure) as caught:
-        await turn(engine, window=10).run(Pages())
+        await turn(engine, window=10).run()
     assert caught.value.kind == "context_overflow"
 
 
@@ -189,7 +208,7 @@ async def test_a_structured_engines_events_are_trusted_as_they_are() -> None:
 async def test_a_structured_engine_counts_its_thoughts_itself() -> None:
     events = (BlockOpened(0, "reasoning"), BlockDelta(0, "Hm."), BlockClosed(0, "reasoning"))
     engine = Engine([EventBatch(events), Completion("stop", 1, 9, reasoning_tokens=7)], yields="events")
-    outcome = await turn(engine).run(Pages())
+    outcome = await turn(engine).run()
     assert outcome.usage.reasoning == 7
 
 
@@ -197,18 +216,18 @@ async def test_a_format_that_was_demanded_and_not_kept_is_noted() -> None:
     wanted = OutputFormat(kind="json_schema", schema={"type": "object", "required": ["a"]})
     for text, kept in (("not json", False), ('{"b": 1}', False), ('{"a": 1}', True)):
         engine = Engine([TokenBatch(f"Hm.\n</think>\n\n{text}", (1, 2)), Completion("stop", 1, 2)])
-        outcome = await turn(engine, tools=(), format=wanted).run(Pages())
+        outcome = await turn(engine, tools=(), format=wanted).run()
         assert ("constraint.violated" in [note.code for note in outcome.notes]) is not kept
 
 
 async def test_a_forced_call_is_put_into_the_models_mouth_where_nothing_guides_it() -> None:
     engine = Engine([TokenBatch("\n</function>\n</tool_call>", (1, 2)), Completion("stop", 9, 2)])
     pages = Pages()
-    running = turn(engine, tool_choice=ToolChoice(mode="named", name="ls"))
-    outcome = await running.run(pages)
+    running = turn(engine, pages, tool_choice=ToolChoice(mode="named", name="ls"))
+    outcome = await running.run()
     message = msgspec.json.decode(pages.written)["choices"][0]["message"]
     assert [call["function"]["name"] for call in message["tool_calls"]] == ["ls"]
-    prefilled = len(engine.seen[0].prompt_ids) - len(running.prompt.ids)
+    prefilled = len(engine.seen[0].prompt_ids) - len(running.record.prompt.ids)
     assert prefilled > 0
     assert outcome.output_ids[:prefilled] == list(engine.seen[0].prompt_ids[-prefilled:])
     assert (outcome.usage.prompt, outcome.usage.output) == (9 - prefilled, 2 + prefilled)

@@ -18,8 +18,9 @@ from collections.abc import Generator
 import uvicorn
 
 from turnwire.engines.embedded.downloads import Progress
-from turnwire.gateway.app import Gateway, create_app
+from turnwire.gateway.app import create_app
 from turnwire.gateway.door.connection import HttpBounds, bounded_http, bounded_socket
+from turnwire.gateway.gateway import Gateway
 from turnwire.gateway.settings import Settings
 from turnwire.gateway.setup.assembly import assemble_models
 

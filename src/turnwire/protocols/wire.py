@@ -71,7 +71,9 @@ class ErrorReply(msgspec.Struct, frozen=True, kw_only=True):
 class Inbound(msgspec.Struct, Generic[E], kw_only=True):
     """A decoded request. `echo` is of the codec's own type: whatever its encoder must repeat in the answer. `dispatch`
     is the request's opt-in to `tool_call_dispatch` events (None: it said nothing). `previous_turn` is the id of the
-    turn that the client wants its prompt compared with, to learn why the prefix was not reused."""
+    turn that the client wants its prompt compared with, to learn why the prefix was not reused. `prompt` goes to the
+    engine as it is, as text or token ids, with no template around it. The request wants `choices` answers; with
+    `background` it does not wait for them."""
 
     conversation: Conversation
     stream: bool
@@ -79,6 +81,9 @@ class Inbound(msgspec.Struct, Generic[E], kw_only=True):
     notes: tuple[Note, ...] = ()
     dispatch: bool | None = None
     previous_turn: str | None = None
+    prompt: str | tuple[int, ...] | None = None
+    choices: int = 1
+    background: bool = False
 
 
 class TurnFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,40 +1,56 @@
-"""Chat Completions at the gateway: one turn, or several choices of it side by side.
+"""Chat Completions: one turn, or several choices of it side by side.
 
 Promise: the choices of one request share its prompt, its connection and its end.
 """
 
 from __future__ import annotations
 
-import msgspec
-from starlette.types import Receive, Send
+from collections.abc import Sequence
 
-from turnwire.gateway.transports.http import ASGISink, TurnEndpoint, mint
-from turnwire.gateway.turns.passage import Passage
-from turnwire.gateway.turns.side_by_side import run_side_by_side
-from turnwire.gateway.turns.turn import Turn
+from turnwire.gateway.apis.api import Headers, answer_headers, facts_of
+from turnwire.gateway.turns.arrival import Arrival
+from turnwire.gateway.turns.record import TurnRecord
 from turnwire.protocols import chat
+from turnwire.protocols.chat import Echo
+from turnwire.protocols.framing import SSE, Framing
+from turnwire.protocols.limits import Limits
+from turnwire.protocols.wire import Encoder, ErrorReply, Inbound, TurnFailure
 
-__all__ = ["ChatEndpoint"]
+__all__ = ["Chat"]
 
 
-class ChatEndpoint(TurnEndpoint):
+class Chat:
     """`POST /v1/chat/completions`."""
 
-    async def answer(self, passage: Passage, receive: Receive, send: Send) -> None:
-        echo = passage.inbound.echo
-        assert isinstance(echo, chat.Echo)
-        if echo.choices == 1:
-            await super().answer(passage, receive, send)
-            return
-        shared, facts = chat.SharedAnswer(echo.choices), self.facts(passage)
-        make = chat.StreamEncoder if passage.inbound.stream else chat.DocumentEncoder
-        turns = [
-            Turn(
-                msgspec.structs.replace(passage, turn_id=mint() if choice else passage.turn_id),
-                make(facts, echo, choice=choice, shared=shared),
-                mint=lambda: mint("call_"),
-            )
-            for choice in range(echo.choices)
-        ]
-        sink = ASGISink(send, make.media_type, self.headers(passage))
-        await run_side_by_side(self._host, turns, sink, receive)
+    name = "chat"
+    call_prefix = "call_"
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+
+    async def decode(self, arrival: Arrival) -> Sequence[Inbound[Echo]]:
+        inbound = chat.decode(arrival.body, arrival.headers, limits=self._limits)
+        inbound.choices = inbound.echo.choices
+        return [inbound]
+
+    def begin(self, turns: Sequence[TurnRecord[Echo]], framing: Framing = SSE) -> Sequence[Encoder]:
+        first = turns[0]
+        facts, echo, shared = facts_of(first), first.inbound.echo, chat.SharedAnswer(len(turns))
+        if first.inbound.stream:
+            return [
+                chat.StreamEncoder(facts, echo, choice=choice, shared=shared, framing=framing)
+                for choice in range(len(turns))
+            ]
+        return [chat.DocumentEncoder(facts, echo, choice=choice, shared=shared) for choice in range(len(turns))]
+
+    async def finished(self, turn: TurnRecord[Echo]) -> None:
+        """Nothing is kept of a turn but what every API keeps."""
+
+    async def end(self, turns: Sequence[TurnRecord[Echo]]) -> None:
+        """Nothing of a turn lives on."""
+
+    def refuse(self, failure: TurnFailure, turn: TurnRecord[Echo] | None = None) -> ErrorReply:
+        return chat.error_reply(failure)
+
+    def headers(self, turn: TurnRecord[Echo]) -> Headers:
+        return answer_headers(turn)

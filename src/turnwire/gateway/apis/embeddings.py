@@ -1,4 +1,4 @@
-"""Embeddings at the gateway: passed to the engine that has them.
+"""Embeddings: passed to the engine that has them.
 
 Promise: the model is named by its own id, an alias, or the id of the embedding model that the engine brings along; an
 engine without embeddings is an error that says so, never a made-up vector.
@@ -8,23 +8,32 @@ from __future__ import annotations
 
 import asyncio
 
-from starlette.types import Receive, Scope, Send
+from starlette.requests import Request
+from starlette.responses import Response
 
 from turnwire.engines.interface import EngineError
-from turnwire.gateway.transports.http import TurnEndpoint, headers_of, mint, reply
+from turnwire.gateway.gateway import Gateway
+from turnwire.gateway.transports.http import read_arrival
+from turnwire.gateway.turns.admission import refuse_while_draining
+from turnwire.gateway.turns.ids import mint
 from turnwire.gateway.turns.runtime import ModelRuntime
 from turnwire.gateway.turns.turn import failure_of
 from turnwire.protocols import embeddings
 from turnwire.protocols.wire import TurnFailure
 
-__all__ = ["EmbeddingsEndpoint"]
+__all__ = ["EmbeddingRoutes"]
 
 
-class EmbeddingsEndpoint(TurnEndpoint):
+class EmbeddingRoutes:
     """`POST /v1/embeddings`."""
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = embeddings.decode(await self.body(headers_of(scope), receive), limits=self._host.limits.wire)
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def embed(self, request: Request) -> Response:
+        refuse_while_draining(self._gateway)
+        arrival = await read_arrival(request.scope, request.receive, self._gateway.max_body)
+        asked = embeddings.decode(arrival.body, limits=self._gateway.limits.wire)
         runtime = self._runtime(asked.model)
         texts, tokens = await asyncio.to_thread(_texts, asked, runtime)
         try:
@@ -32,14 +41,14 @@ class EmbeddingsEndpoint(TurnEndpoint):
         except EngineError as error:
             raise failure_of(error) from None
         codes = ",".join(sorted({note.code for note in asked.notes}))
-        headers = (("request-id", f"req_{mint()}"), *((("x-turnwire-notes", codes),) if codes else ()))
-        await reply(send, 200, embeddings.answer(asked, vectors, tokens), headers=headers)
+        headers = {"request-id": f"req_{mint()}"} | ({"x-turnwire-notes": codes} if codes else {})
+        return Response(embeddings.answer(asked, vectors, tokens), headers=headers, media_type="application/json")
 
     def _runtime(self, model: str) -> ModelRuntime:
-        for runtime in self._host.runtimes:
+        for runtime in self._gateway.runtimes:
             if model in runtime.info.embedding_models:
                 return runtime
-        return self._host.runtime_for(model)
+        return self._gateway.runtime_for(model)
 
 
 def _texts(asked: embeddings.Asked, runtime: ModelRuntime) -> tuple[list[str], int]:

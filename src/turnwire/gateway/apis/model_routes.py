@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turnwire.protocols import anthropic, responses
+from turnwire.protocols import anthropic
 from turnwire.protocols.codex_catalog import catalog_etag, merged_model, merged_models
 from turnwire.protocols.models import ModelRow, resolve
 from turnwire.protocols.wire import TurnFailure
@@ -32,12 +32,9 @@ class ModelRoutes:
 
     async def page(self, request: Request) -> Response:
         rows, entries, query = self._catalog.rows(), self._catalog.entries(), request.query_params
-        try:
-            page = anthropic.models_page(
-                rows, limit=_limit(query.get("limit")), after_id=query.get("after_id"), before_id=query.get("before_id")
-            )
-        except TurnFailure as failure:
-            return self._refused(request, failure)
+        page = anthropic.models_page(
+            rows, limit=_limit(query.get("limit")), after_id=query.get("after_id"), before_id=query.get("before_id")
+        )
         body = merged_models(rows, entries, page)
         return Response(body, headers={"etag": catalog_etag(entries)}, media_type="application/json")
 
@@ -46,13 +43,8 @@ class ModelRoutes:
         rows = self._catalog.rows()
         row, _ = resolve(wanted, rows, rows[0].id)
         if row is None:
-            return self._refused(request, TurnFailure("not_found", f"The model '{wanted}' is not served here."))
+            raise TurnFailure("not_found", f"The model '{wanted}' is not served here.")
         return Response(merged_model(row, anthropic.model_object(row, wanted)), media_type="application/json")
-
-    def _refused(self, request: Request, failure: TurnFailure) -> Response:
-        phrase = anthropic.error_reply if "anthropic-version" in request.headers else responses.error_reply
-        error = phrase(failure)
-        return Response(error.body, error.status, dict(error.headers), error.media_type)
 
 
 def _limit(text: str | None) -> int:

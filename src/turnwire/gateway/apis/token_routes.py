@@ -10,9 +10,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turnwire.gateway.door.bodies import expand
 from turnwire.gateway.door.limits import RequestLimits
-from turnwire.gateway.transports.http import headers_of, read_body, tenant_of
+from turnwire.gateway.transports.http import read_arrival
 from turnwire.gateway.turns.runtime import ModelRuntime
 from turnwire.protocols import anthropic
 from turnwire.protocols.wire import TurnFailure
@@ -47,15 +46,11 @@ class TokenRoutes:
 
     async def count(self, request: Request) -> Response:
         """What `input_tokens` of the same request would be."""
-        try:
-            body = await self._body(request)
-            inbound = anthropic.decode_count(body, headers_of(request.scope), limits=self._models.limits.wire)
-            runtime = self._models.runtime_for(inbound.conversation.model)
-            _counted_here(runtime)
-            prompt = await runtime.build(inbound.conversation, tenant_of(request.scope))
-        except TurnFailure as failure:
-            error = anthropic.error_reply(failure)
-            return Response(error.body, error.status, dict(error.headers), error.media_type)
+        arrival = await read_arrival(request.scope, request.receive, self._models.max_body)
+        inbound = anthropic.decode_count(arrival.body, arrival.headers, limits=self._models.limits.wire)
+        runtime = self._models.runtime_for(inbound.conversation.model)
+        _counted_here(runtime)
+        prompt = await runtime.build(inbound.conversation, arrival.tenant)
         return Response(anthropic.encode_count(len(prompt.ids)), media_type="application/json")
 
     async def tokenize(self, request: Request) -> Response:
@@ -82,18 +77,12 @@ class TokenRoutes:
             raise TurnFailure("invalid_request", f"tokens: ids go from 0 to {runtime.tokenizer.vocab_size - 1}.")
         return {"prompt": runtime.tokenizer.decode(asked.tokens)}
 
-    async def _body(self, request: Request) -> bytes:
-        body = await read_body(request.receive, self._models.max_body)
-        return expand(body, request.headers.get("content-encoding", ""), self._models.max_body)
-
     async def _answer(self, request: Request, work: Callable[[bytes], dict[str, object]]) -> Response:
+        body = (await read_arrival(request.scope, request.receive, self._models.max_body)).body
         try:
-            body = await self._body(request)
             answer = work(body) if len(body) < ModelRuntime.INLINE_CHARS else await asyncio.to_thread(work, body)
-        except (msgspec.DecodeError, UnicodeError, RecursionError, TurnFailure) as error:
-            failure = error if isinstance(error, TurnFailure) else TurnFailure("invalid_request", str(error))
-            refused = anthropic.error_reply(failure)
-            return Response(refused.body, refused.status, dict(refused.headers), refused.media_type)
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            raise TurnFailure("invalid_request", str(error)) from None
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
 

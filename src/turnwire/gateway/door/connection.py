@@ -1,22 +1,28 @@
 """Bounds on the HTTP connection itself, below any API: the size of a request's head and how long it may take.
 
 Promise: a head over its limits is answered 431 and a request that does not arrive whole in time 408, both before the
-application hears of them; a connection that is being closed is gone within a bound, whether its peer reads or not.
+application hears of them; a connection that is being closed is gone within a bound, whether its peer reads or not. An
+answer that streams can be written straight to the connection. This leans on parts of uvicorn that are not its public
+interface, so its version is pinned.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 from starlette.types import Receive, Scope, Send
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
-__all__ = ["HttpBounds", "bounded_http", "bounded_socket"]
+__all__ = ["DIRECT", "DirectAnswer", "HttpBounds", "Listener", "bounded_http", "bounded_socket"]
+
+DIRECT = "turnwire.direct"
+"""The ASGI extension under which an application finds the DirectAnswer of its request."""
 
 
 class HttpBounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +33,62 @@ class HttpBounds(msgspec.Struct, frozen=True, kw_only=True):
     headers: int
     request_s: float
     linger_s: float = 5.0
+
+
+class Listener(Protocol):
+    """Who is told what the client of a direct answer does."""
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def gone(self) -> None: ...
+
+
+class DirectAnswer:
+    """The streamed answer to one request, written by plain calls. It is begun here and ended by ASGI's own last
+    message, so that uvicorn goes on with the connection as always."""
+
+    __slots__ = ("_chunked", "_cycle", "_protocol", "_write", "listener")
+
+    def __init__(self, protocol: _BoundedHttp, cycle: RequestResponseCycle) -> None:
+        self._protocol = protocol
+        self._cycle = cycle
+        self._chunked = True
+        self._write = cycle.transport.write
+        self.listener: Listener | None = None
+
+    @property
+    def full(self) -> bool:
+        """Whether the client has not taken what was written."""
+        return self._cycle.flow.write_paused and not self._cycle.disconnected
+
+    def listen(self, listener: Listener) -> None:
+        """Tell `listener` what the client does from now on."""
+        self.listener = listener
+        self._protocol.direct = self
+        if self._cycle.disconnected:
+            listener.gone()
+
+    def start(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        """Send a status of 200 and the headers."""
+        cycle = self._cycle
+        if cycle.disconnected:
+            return
+        # Before HTTP/1.1 a body of unknown length ends with its connection.
+        self._chunked = cycle.chunked_encoding = cycle.scope["http_version"] == "1.1"
+        cycle.keep_alive = cycle.keep_alive and self._chunked
+        cycle.response_started = True
+        cycle.waiting_for_100_continue = False
+        framing = b"transfer-encoding: chunked\r\n" if self._chunked else b""
+        closing = b"" if cycle.keep_alive else b"connection: close\r\n"
+        lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+        self._write(STATUS_LINE[200] + lines + framing + closing + b"\r\n")
+
+    def write(self, data: bytes) -> None:
+        """Send more of the body."""
+        if not self._cycle.disconnected:
+            self._write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
 
 
 class _HeadTooLarge(Exception):
@@ -49,12 +111,29 @@ class _BoundedHttp(HttpToolsProtocol):
         self._in_head = True
         self._head = 0
         self._deadline: asyncio.TimerHandle | None = None
+        self.direct: DirectAnswer | None = None
 
     async def _served(self, scope: Scope, receive: Receive, send: Send) -> None:
+        cycle = getattr(send, "__self__", None)
+        if isinstance(cycle, RequestResponseCycle):
+            scope.setdefault("extensions", {})[DIRECT] = DirectAnswer(self, cycle)
         try:
             await self._application(scope, receive, send)
         finally:
+            self.direct = None
             self._leave_soon()
+
+    # ------------------------------------------------------------------------------------------- a direct answer
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self.direct is not None and self.direct.listener is not None:
+            self.direct.listener.pause()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self.direct is not None and self.direct.listener is not None:
+            self.direct.listener.resume()
 
     # ------------------------------------------------------------------------------------------------- the head
 
@@ -112,6 +191,8 @@ class _BoundedHttp(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_clock()
         super().connection_lost(exc)
+        if self.direct is not None and self.direct.listener is not None:
+            self.direct.listener.gone()
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()

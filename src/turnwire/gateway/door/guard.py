@@ -14,12 +14,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnwire.gateway.door.hosts import is_from_here
 from turnwire.gateway.door.keys import Key, Keyring, presented
+from turnwire.gateway.routes import Access, access_of
 from turnwire.protocols.wire import ErrorReply, TurnFailure
 
 __all__ = ["Guard", "KeyUse"]
-
-OPEN_PATHS = frozenset({"/", "/api/hello", "/health", "/ready"})
-ADMIN_PREFIXES = ("/metrics", "/admin/")
 
 
 class KeyUse:
@@ -82,7 +80,8 @@ class Guard:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         try:
             self._check_host(headers)
-            use = None if path in OPEN_PATHS else self._admit(path, headers)
+            access = access_of(path)
+            use = None if access == "open" else self._admit(access, headers)
         except TurnFailure as failure:
             await self._answer(scope, send, self._refuse(path, headers, failure))
             return
@@ -104,7 +103,7 @@ class Guard:
                 "allowed_hosts.",
             )
 
-    def _admit(self, path: str, headers: Mapping[str, str]) -> KeyUse:
+    def _admit(self, access: Access, headers: Mapping[str, str]) -> KeyUse:
         secret = presented(headers)
         key = self._keys.find(secret)
         if key is None:
@@ -113,9 +112,8 @@ class Guard:
             else:
                 message = "This API key is not known here."
             raise TurnFailure("authentication", message)
-        scope = "admin" if path.startswith(ADMIN_PREFIXES) else "inference"
-        if scope not in key.scopes:
-            raise TurnFailure("permission", f"The key '{key.name}' may not use {scope} routes.")
+        if access not in key.scopes:
+            raise TurnFailure("permission", f"The key '{key.name}' may not use {access} routes.")
         use = self._uses.get(key.name)
         if use is None:
             use = self._uses[key.name] = KeyUse(key)

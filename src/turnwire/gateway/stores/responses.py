@@ -20,12 +20,12 @@ from turnwire.gateway.stores.store import Store
 from turnwire.protocols.responses import RequestBody, Stored, StoredResponse, history
 from turnwire.protocols.responses.stored import MAX_CHAIN
 
-__all__ = ["LiveResponse", "ResponseShelf", "turn_of"]
+__all__ = ["ResponseLog", "ResponseStore", "RunningResponse", "turn_of"]
 
 _PACK = zstandard.ZstdCompressor(level=3)
 _MAX_ENTRY = 256 * 1024 * 1024
 _MAX_FRAMES = 4 * 1024 * 1024
-_KEPT_STREAMS = 64
+_KEPT_LOGS = 64
 _FINISH_S = 60.0
 # A background response that is still marked as running after this long has lost its gateway.
 _STALE_S = 3600
@@ -38,27 +38,22 @@ class Writer(Protocol):
     def document(self) -> bytes: ...
 
 
-class LiveResponse:
-    """A response whose turn is running. A background one also keeps its frames, for readers that come later."""
+class RunningResponse(msgspec.Struct, kw_only=True):
+    """A response whose turn is running. `writer` knows its document; a background one has a `task`, and a `log` of its
+    frames for readers that come later."""
 
-    def __init__(self, response_id: str, tenant: str, created: int, items: Sequence[dict[str, Any]]) -> None:
-        self.id = response_id
-        self.tenant = tenant
-        self.created = created
-        self.input_items = tuple(items)
-        self.previous: str | None = None
-        self.writer: Writer | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.done = asyncio.Event()
-        self.kept = False
-        self._frames: list[bytes] | None = []
-        self._size = 0
-        self._news = asyncio.Event()
+    id: str
+    tenant: str
+    created: int
+    input_items: tuple[dict[str, Any], ...]
+    writer: Writer
+    previous: str | None = None
+    task: asyncio.Task[None] | None = None
+    log: ResponseLog | None = None
+    done: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
 
-    def stored(self) -> StoredResponse | None:
-        """The response as it stands; None before its encoder exists."""
-        if self.writer is None:
-            return None
+    def stored(self) -> StoredResponse:
+        """The response as it stands."""
         return StoredResponse(
             id=self.id,
             created=self.created,
@@ -67,12 +62,27 @@ class LiveResponse:
             previous_response_id=self.previous,
         )
 
-    # A background turn writes here instead of to a client.
 
-    async def open(self) -> None:
+class ResponseLog:
+    """The frames of a background response: a sink for its turn, and a source for any number of readers."""
+
+    def __init__(self) -> None:
+        self._frames: list[bytes] | None = []
+        self._size = 0
+        self._over = False
+        self._news = asyncio.Event()
+
+    # A turn writes here instead of to a client.
+
+    full = False
+
+    def attach(self, reader: object) -> None:
+        """Nobody falls behind here, and nobody leaves."""
+
+    def open(self) -> None:
         """Nothing is sent before somebody reads."""
 
-    async def write(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         """Keep the frames; beyond the bound the stream can no longer be read from its start."""
         self._size += len(data)
         if self._frames is not None:
@@ -83,7 +93,7 @@ class LiveResponse:
 
     def finish(self) -> None:
         """No more frames will come."""
-        self.done.set()
+        self._over = True
         self._tell()
 
     def _tell(self) -> None:
@@ -109,7 +119,7 @@ class LiveResponse:
                 batch = b"".join(event + b"\n\n" for event in events[skipped:])
             if batch:
                 yield batch
-            elif self.done.is_set():
+            elif self._over:
                 return
             else:
                 await news.wait()
@@ -122,52 +132,49 @@ def turn_of(item_id: str) -> str | None:
     return turn if cut and number.removeprefix("in").isdigit() else None
 
 
-class ResponseShelf:
+class ResponseStore:
     """All responses that can be asked for by id."""
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
-        self._live: dict[tuple[str, str], LiveResponse] = {}
-        self._streams: OrderedDict[tuple[str, str], LiveResponse] = OrderedDict()
+        self._running: dict[tuple[str, str], RunningResponse] = {}
+        self._logs: OrderedDict[tuple[str, str], ResponseLog] = OrderedDict()
 
     # -------------------------------------------------------------------------------------------------- running
 
-    def begin(self, live: LiveResponse) -> None:
+    def begin(self, running: RunningResponse) -> None:
         """From now on the response can be asked for."""
-        self._live[live.tenant, live.id] = live
+        self._running[running.tenant, running.id] = running
 
-    async def end(self, live: LiveResponse) -> None:
-        """The turn is over: keep the response if it is to be kept."""
-        try:
-            stored = live.stored()
-            if live.kept and stored is not None:
-                await self.put(live.tenant, stored)
-        finally:
-            self._live.pop((live.tenant, live.id), None)
-            live.finish()
+    def end(self, running: RunningResponse) -> None:
+        """The turn is over; what is to be kept of it has been put."""
+        self._running.pop((running.tenant, running.id), None)
+        running.done.set()
+        if running.log is not None:
+            running.log.finish()
 
-    def keep_stream(self, live: LiveResponse) -> None:
+    def keep_log(self, running: RunningResponse, log: ResponseLog) -> None:
         """Let a background response's frames be read for a while after its end."""
-        self._streams[live.tenant, live.id] = live
-        while len(self._streams) > _KEPT_STREAMS:
-            self._streams.popitem(last=False)
+        running.log = self._logs[running.tenant, running.id] = log
+        while len(self._logs) > _KEPT_LOGS:
+            self._logs.popitem(last=False)
 
-    def running(self, tenant: str) -> int:
+    def in_background(self, tenant: str) -> int:
         """How many background turns a tenant has."""
-        return sum(1 for live in self._live.values() if live.tenant == tenant and live.task is not None)
+        return sum(1 for one in self._running.values() if one.tenant == tenant and one.task is not None)
 
-    def live(self, tenant: str, response_id: str) -> LiveResponse | None:
+    def running(self, tenant: str, response_id: str) -> RunningResponse | None:
         """The response if its turn is running."""
-        return self._live.get((tenant, response_id))
+        return self._running.get((tenant, response_id))
 
-    def stream(self, tenant: str, response_id: str) -> LiveResponse | None:
-        """A background response whose frames are here."""
-        return self._streams.get((tenant, response_id))
+    def log(self, tenant: str, response_id: str) -> ResponseLog | None:
+        """The frames of a background response, where they are still here."""
+        return self._logs.get((tenant, response_id))
 
     async def stop(self) -> None:
         """End every background turn; each is kept as cancelled."""
-        tasks = [live.task for live in self._live.values() if live.task is not None]
+        tasks = [one.task for one in self._running.values() if one.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -181,9 +188,9 @@ class ResponseShelf:
 
     async def get(self, tenant: str, response_id: str) -> StoredResponse | None:
         """The response as it stands now."""
-        live = self._live.get((tenant, response_id))
-        if live is not None:
-            return live.stored()
+        running = self._running.get((tenant, response_id))
+        if running is not None:
+            return running.stored()
         data = await self._store.get(_space(tenant), response_id)
         if data is None:
             return None
@@ -202,11 +209,11 @@ class ResponseShelf:
 
     async def delete(self, tenant: str, response_id: str) -> bool:
         """Forget a response; a running one is called off first."""
-        live = self._live.get((tenant, response_id))
-        if live is not None and live.task is not None:
-            live.task.cancel()
-            await live.done.wait()
-        self._streams.pop((tenant, response_id), None)
+        running = self._running.get((tenant, response_id))
+        if running is not None and running.task is not None:
+            running.task.cancel()
+            await running.done.wait()
+        self._logs.pop((tenant, response_id), None)
         return await self._store.delete(_space(tenant), response_id)
 
     async def chain(self, tenant: str, response_id: str) -> list[StoredResponse]:
@@ -248,10 +255,10 @@ class ResponseShelf:
 
     async def _settled(self, tenant: str, response_id: str) -> None:
         """Wait for a response whose last bytes are on their way to the store."""
-        live = self._live.get((tenant, response_id))
-        if live is not None:
+        running = self._running.get((tenant, response_id))
+        if running is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(live.done.wait(), _FINISH_S)
+                await asyncio.wait_for(running.done.wait(), _FINISH_S)
 
 
 _STORED = msgspec.msgpack.Decoder(StoredResponse)

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from turnwire.continuity import header as prefix_header
-from turnwire.gateway.turns.passage import Passage
+from turnwire.gateway.turns.record import TurnRecord
 
 __all__ = ["Journal", "JsonLines", "TurnSummary", "summary_of"]
 
@@ -58,34 +58,34 @@ class TurnSummary(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def summary_of(passage: Passage) -> TurnSummary:
+def summary_of(turn: TurnRecord[Any]) -> TurnSummary:
     """The summary of a turn that is over."""
-    outcome, verdict = passage.outcome, passage.continuity
+    outcome, verdict = turn.outcome, turn.continuity
     assert outcome is not None
-    context = passage.inbound.conversation.context
-    first = passage.first_token
+    context = turn.inbound.conversation.context
+    first = turn.first_token
     return TurnSummary(
-        turn_id=passage.turn_id,
+        turn_id=turn.turn_id,
         at=round(time.time(), 3),
-        api=passage.api,
-        model=passage.runtime.id,
-        tenant=passage.tenant,
+        api=turn.api,
+        model=turn.runtime.id,
+        tenant=turn.tenant,
         session=context.session,
         turn_class=context.turn_class,
-        finish=passage.finish,
+        finish=turn.finish,
         failure=outcome.failure.kind if outcome.failure else None,
         prompt_tokens=outcome.usage.prompt,
         cached_tokens=outcome.usage.cached,
         output_tokens=outcome.usage.output,
         reasoning_tokens=outcome.usage.reasoning,
         calls=len(outcome.call_ids),
-        first_token=None if first is None else round(first - passage.started, 4),
-        seconds=round(time.monotonic() - passage.started, 4),
-        silence=round(passage.silence, 3),
+        first_token=None if first is None else round(first - turn.started, 4),
+        seconds=round(time.monotonic() - turn.started, 4),
+        silence=round(turn.silence, 3),
         prefix=prefix_header(verdict),
         lost=verdict.lost,
         cause=verdict.cause if verdict.lost else None,
-        notes=tuple(sorted({note.code for note in passage.notes})),
+        notes=tuple(sorted({note.code for note in turn.notes})),
     )
 
 

@@ -5,12 +5,14 @@ Promise: labels are bounded (API, model, reason, code: never ids or payloads); n
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
 from turnwire.engines.pool.pool import PoolStatistics, WorkerPool
 from turnwire.gateway.telemetry.journal import TurnSummary
-from turnwire.gateway.turns.passage import Passage
+from turnwire.gateway.turns.record import TurnRecord
 
 __all__ = ["Metrics"]
 
@@ -87,14 +89,14 @@ class Metrics:
         )
         self._seen: dict[str, PoolStatistics] = {}
 
-    def observe_turn(self, passage: Passage, summary: TurnSummary) -> None:
+    def observe_turn(self, turn: TurnRecord[Any], summary: TurnSummary) -> None:
         """Count a turn that is over."""
-        outcome, model = passage.outcome, summary.model
+        outcome, model = turn.outcome, summary.model
         assert outcome is not None
         self.turns.labels(summary.api, model, summary.finish).inc()
         self.turn_seconds.labels(summary.api, model).observe(summary.seconds)
         if summary.first_token is not None:
-            self.first_token.labels(model, passage.continuity.state).observe(summary.first_token)
+            self.first_token.labels(model, turn.continuity.state).observe(summary.first_token)
         for kind in ("prompt", "cached", "output", "reasoning"):
             self.tokens.labels(model, kind).inc(getattr(outcome.usage, kind))
         if summary.lost:
@@ -102,9 +104,9 @@ class Metrics:
         if summary.failure is not None:
             self.failures.labels(summary.api, summary.failure).inc()
         self.silence.labels(model).inc(summary.silence)
-        for seconds in passage.dispatches:
+        for seconds in turn.dispatches:
             self.dispatch.labels(summary.api).observe(seconds)
-        for note in passage.notes:
+        for note in turn.notes:
             self.notes.labels(note.code).inc()
             if note.code.startswith("rescue."):
                 self.rescues.labels(model, note.code.removeprefix("rescue.")).inc()

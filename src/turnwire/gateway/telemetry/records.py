@@ -7,18 +7,19 @@ folder, since it holds payloads.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from turnwire.continuity import header as prefix_header
-from turnwire.gateway.turns.passage import Passage
+from turnwire.gateway.turns.record import TurnRecord
 
-__all__ = ["Recorder", "TurnRecord"]
+__all__ = ["RecordedTurn", "Recorder"]
 
 _SECRET = frozenset({"authorization", "x-api-key", "cookie"})
 
 
-class TurnRecord(msgspec.Struct, kw_only=True):
+class RecordedTurn(msgspec.Struct, kw_only=True):
     """One turn as it was. `request` is the body as received (JSON)."""
 
     turn_id: str
@@ -50,25 +51,25 @@ class Recorder:
         path.mkdir(parents=True, exist_ok=True)
         self._path = path / "turns.jsonl"
 
-    def write(self, passage: Passage) -> None:
+    def write(self, turn: TurnRecord[Any]) -> None:
         """One line for one turn, on disk before the client sees its end."""
-        outcome = passage.outcome
+        outcome = turn.outcome
         assert outcome is not None
-        decode = passage.runtime.tokenizer.decode
-        record = TurnRecord(
-            turn_id=passage.turn_id,
-            api=passage.api,
-            model=passage.inbound.conversation.model,
-            request=msgspec.Raw(_one_line(passage.body)),
-            headers={name: value for name, value in passage.headers.items() if name not in _SECRET},
-            prompt_text=decode(passage.prompt.ids),
-            prompt_tokens=len(passage.prompt.ids),
+        decode = turn.runtime.tokenizer.decode
+        record = RecordedTurn(
+            turn_id=turn.turn_id,
+            api=turn.api,
+            model=turn.inbound.conversation.model,
+            request=msgspec.Raw(_one_line(turn.body)),
+            headers={name: value for name, value in turn.headers.items() if name not in _SECRET},
+            prompt_text=decode(turn.prompt.ids),
+            prompt_tokens=len(turn.prompt.ids),
             cached_tokens=outcome.usage.cached,
             output_tokens=outcome.usage.output,
             output_text=outcome.text,
             finish=outcome.finish.reason if outcome.finish else None,
-            prefix=prefix_header(passage.continuity),
-            notes=[note.code for note in passage.notes],
+            prefix=prefix_header(turn.continuity),
+            notes=[note.code for note in turn.notes],
             failure=outcome.failure.message if outcome.failure else None,
         )
         with self._path.open("ab") as file:

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from turnwire.gateway.telemetry.journal import TurnSummary
-from turnwire.gateway.turns.passage import Passage
+from turnwire.gateway.turns.record import TurnRecord
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -34,7 +34,7 @@ class Tracing:
         self._tracer: Tracer = provider.get_tracer("turnwire")
         self._propagator = TraceContextTextMapPropagator()
 
-    def turn(self, passage: Passage, summary: TurnSummary) -> None:
+    def turn(self, turn: TurnRecord[Any], summary: TurnSummary) -> None:
         """One turn that is over."""
         from opentelemetry import trace
 
@@ -44,8 +44,8 @@ class Tracing:
         def at(moment: float) -> int:
             return now - int((ago - moment) * 1e9)
 
-        began = at(passage.started)
-        parent = self._propagator.extract(passage.headers)
+        began = at(turn.started)
+        parent = self._propagator.extract(turn.headers)
         span = self._tracer.start_span(
             f"turn {summary.model}",
             context=parent,
@@ -56,9 +56,9 @@ class Tracing:
         if summary.failure is not None:
             span.set_status(trace.StatusCode.ERROR, summary.failure)
         inside = trace.set_span_in_context(span)
-        first = at(passage.first_token) if passage.first_token is not None else now
+        first = at(turn.first_token) if turn.first_token is not None else now
         self._tracer.start_span("first token", context=inside, start_time=began).end(first)
-        if passage.first_token is not None:
+        if turn.first_token is not None:
             self._tracer.start_span("speaking", context=inside, start_time=first).end(now)
         span.end(now)
 

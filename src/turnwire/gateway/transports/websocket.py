@@ -1,7 +1,8 @@
 """Responses over a WebSocket: one connection, one turn at a time, only new items sent by the client.
 
-Promise: the events are those of the HTTP stream, one JSON text frame each. What a turn continues lives with the
-connection (and on the shelf when it is stored); a client that goes away ends its turn.
+Promise: the events are those of the HTTP stream, one JSON text frame each, and a request passes the same admission.
+What a turn continues lives with the connection (and in the store where it is stored); a client that goes away ends its
+turn.
 """
 
 from __future__ import annotations
@@ -9,24 +10,27 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from starlette.types import Message as ASGIMessage
 from starlette.types import Receive, Scope, Send
 
-from turnwire.continuity import Verdict, responses_diagnostics
-from turnwire.gateway.apis.responses import RESPONSES, post_failure
-from turnwire.gateway.door.keys import ranked
-from turnwire.gateway.stores.responses import LiveResponse, ResponseShelf
-from turnwire.gateway.transports.http import ClientGone, Host, headers_of, key_of, mint, run_watched
-from turnwire.gateway.turns.passage import Passage
-from turnwire.gateway.turns.turn import Turn
+from turnwire.gateway.apis.api import Headers
+from turnwire.gateway.apis.responses import Responses, response_facts
+from turnwire.gateway.transports.http import Serving, headers_of
+from turnwire.gateway.transports.sinks import Pump
+from turnwire.gateway.turns.admission import admit
+from turnwire.gateway.turns.arrival import Arrival
+from turnwire.gateway.turns.ids import mint
+from turnwire.gateway.turns.record import TurnRecord
+from turnwire.gateway.turns.sink import Reader
+from turnwire.gateway.turns.turn import ClientGone, Turn
+from turnwire.gateway.turns.watching import run_watched
 from turnwire.protocols import responses
-from turnwire.protocols.framing import LINES
-from turnwire.protocols.responses import Echo, RequestBody, Stored, response_id, with_ids
-from turnwire.protocols.wire import Encoder, Inbound, TurnFacts, TurnFailure
+from turnwire.protocols.framing import LINES, SSE, Framing
+from turnwire.protocols.responses import Echo, Stored, StreamEncoder, response_id
+from turnwire.protocols.wire import Encoder, ErrorReply, Inbound, TurnFailure
 from turnwire.turns import Finished, Usage
 
 __all__ = ["NoSocket", "ResponsesSocket"]
@@ -37,12 +41,15 @@ _REMEMBERED = 8
 
 
 class NoSocket:
-    """The answer to an upgrade where WebSockets are off: 426 sends Codex to HTTP at once."""
+    """The answer to an upgrade that is not taken up: `status` 426 sends Codex to HTTP at once."""
+
+    def __init__(self, status: int = 426) -> None:
+        self._status = status
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if "websocket.http.response" in scope.get("extensions", {}):
             headers = [(b"content-length", b"0"), (b"connection", b"close")]
-            await send({"type": "websocket.http.response.start", "status": 426, "headers": headers})
+            await send({"type": "websocket.http.response.start", "status": self._status, "headers": headers})
             await send({"type": "websocket.http.response.body", "body": b""})
         else:
             await send({"type": "websocket.close", "code": 1000})
@@ -52,44 +59,118 @@ class _FrameSink:
     """Writes each line of JSON as one text frame."""
 
     def __init__(self, send: Send) -> None:
-        self._send = send
+        self._pump = Pump(send)
+        self.reader: Reader | None = None
 
-    async def open(self) -> None:
+    @property
+    def full(self) -> bool:
+        return self._pump.full
+
+    def attach(self, reader: Reader) -> None:
+        self.reader = self._pump.reader = reader
+
+    def open(self) -> None:
         """The connection is already open."""
 
-    async def write(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         for line in data.splitlines():
-            await self._send({"type": "websocket.send", "text": line.decode()})
+            self._pump.put({"type": "websocket.send", "text": line.decode()}, len(line))
+
+    async def emptied(self) -> None:
+        """Wait until all has been sent."""
+        self.reader = self._pump.reader = None
+        await self._pump.emptied()
+
+    def stop(self) -> None:
+        """Send nothing more."""
+        self._pump.stop()
+
+
+class _SocketResponses:
+    """The Responses API of one connection: it remembers what its last responses were answered to."""
+
+    name = Responses.name
+    call_prefix = Responses.call_prefix
+
+    def __init__(self, api: Responses) -> None:
+        self._api = api
+        # All items up to and with the output of each response of this connection.
+        self._remembered: OrderedDict[str, tuple[Mapping[str, Any], ...]] = OrderedDict()
+        self._earlier: tuple[Mapping[str, Any], ...] = ()
+        self.generates = True
+
+    async def decode(self, arrival: Arrival) -> Sequence[Inbound[Echo]]:
+        request = self._api.read(arrival)
+        kind = request.fields.pop("type", None)
+        if kind != "response.create":
+            raise TurnFailure(
+                "invalid_request", f"type: '{kind}' is not known here; send response.create", param="type"
+            )
+        self.generates = request.fields.get("generate") is not False
+        known = self._remembered.get(request.previous_response_id or "")
+        store = self._api.store
+        if known is None:
+            stored = await store.resolve(arrival.tenant, request)
+        else:
+            items = await store.items(arrival.tenant, request.references) if request.references else {}
+            stored = Stored(items=items, history=known)
+        self._earlier = stored.history if stored is not None and stored.history is not None else ()
+        inbound = self._api.decoded(request, arrival, stored)
+        if inbound.background:
+            raise TurnFailure("invalid_request", "background: not on a WebSocket; use POST", param="background")
+        inbound.stream = True
+        return [inbound]
+
+    def begin(self, turns: Sequence[TurnRecord[Echo]], framing: Framing = SSE) -> Sequence[Encoder]:
+        return self._api.begin(turns, framing)
+
+    async def finished(self, turn: TurnRecord[Echo]) -> None:
+        await self._api.finished(turn)
+
+    async def end(self, turns: Sequence[TurnRecord[Echo]]) -> None:
+        await self._api.end(turns)
+
+    def refuse(self, failure: TurnFailure, turn: TurnRecord[Echo] | None = None) -> ErrorReply:
+        return self._api.refuse(failure)
+
+    def headers(self, turn: TurnRecord[Echo]) -> Headers:
+        return self._api.headers(turn)
+
+    def remember(self, turn: TurnRecord[Echo], encoder: StreamEncoder) -> None:
+        """Keep what the connection's next turn may continue."""
+        items = (*self._earlier, *turn.inbound.echo.input_items, *encoder.output_items)
+        self._remembered[response_id(turn.turn_id)] = items
+        while len(self._remembered) > _REMEMBERED:
+            self._remembered.popitem(last=False)
 
 
 class ResponsesSocket:
     """The WebSocket side of `/v1/responses`, as an ASGI application."""
 
-    def __init__(self, host: Host, shelf: ResponseShelf) -> None:
-        self._host = host
-        self._shelf = shelf
+    def __init__(self, gateway: Serving, api: Responses) -> None:
+        self._gateway = gateway
+        self._api = api
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await _Connection(self._host, self._shelf, scope, receive, send).run()
+        if self._gateway.draining:
+            await NoSocket(503)(scope, receive, send)
+        else:
+            await _Connection(self._gateway, self._api, scope, receive, send).run()
 
 
 class _Connection:
     """One client."""
 
-    def __init__(self, host: Host, shelf: ResponseShelf, scope: Scope, receive: Receive, send: Send) -> None:
-        self._host = host
-        self._shelf = shelf
+    def __init__(self, gateway: Serving, api: Responses, scope: Scope, receive: Receive, send: Send) -> None:
+        self._gateway = gateway
+        self._api = _SocketResponses(api)
         self._headers = headers_of(scope)
-        self._key = key_of(scope)
-        self._tenant = self._key.owner
         self._use = scope.get("state", {}).get("use")
         self._receive = receive
         self._send = send
         self._sink = _FrameSink(send)
         self._waiting: asyncio.Queue[str | bytes] = asyncio.Queue(_WAITING)
         self._gone = asyncio.Event()
-        # What each response of this connection was answered to: all items up to and with its output.
-        self._remembered: OrderedDict[str, tuple[Mapping[str, Any], ...]] = OrderedDict()
 
     async def run(self) -> None:
         """Serve until the client leaves or says nothing for long."""
@@ -111,6 +192,7 @@ class _Connection:
         except ClientGone:
             pass
         finally:
+            self._sink.stop()
             reader.cancel()
             leaving.cancel()
 
@@ -119,120 +201,52 @@ class _Connection:
             message = await self._receive()
             if message["type"] == "websocket.disconnect":
                 self._gone.set()
+                if self._sink.reader is not None:
+                    self._sink.reader.gone()
                 return
             await self._waiting.put(message.get("text") or message.get("bytes") or b"")
-
-    async def _departure(self) -> ASGIMessage:
-        """A `receive` for the turn's watcher: nothing, until the client has left."""
-        await self._gone.wait()
-        return {"type": "http.disconnect"}
 
     async def _serve(self, message: str | bytes) -> None:
         try:
             await self._create(message)
         except TurnFailure as failure:
-            self._host.failed(RESPONSES.name, failure)
-            error = RESPONSES.error_reply(failure)
+            self._gateway.refused(self._api.name, failure)
+            error = self._api.refuse(failure)
             frame = {"type": "error", "status": error.status, **msgspec.json.decode(error.body)}
-            await self._send({"type": "websocket.send", "text": msgspec.json.encode(frame).decode()})
+            self._sink.write(msgspec.json.encode(frame) + b"\n")
+        await self._sink.emptied()
 
     async def _create(self, message: str | bytes) -> None:
         if self._use is not None:
             # The connection itself holds a place of its key.
             self._use.ask(held=1)
-        data = message.encode() if isinstance(message, str) else message
-        if len(data) > self._host.max_body:
-            raise TurnFailure("too_large", f"The message is larger than {self._host.max_body} bytes; send less.")
-        limits = self._host.limits
-        request = responses.read_request(data, limits.wire)
-        kind = request.fields.pop("type", None)
-        if kind != "response.create":
-            raise TurnFailure(
-                "invalid_request", f"type: '{kind}' is not known here; send response.create", param="type"
-            )
-        generate = request.fields.get("generate") is not False
-        stored = await self._resolve(request)
-        inbound = responses.decode_request(request, self._headers, stored=stored, limits=limits.wire)
-        fetches = self._host.runtime_for(inbound.conversation.model).fetches
-        limits.check(inbound.conversation, len(data), fetches=fetches)
-        inbound.conversation = ranked(inbound.conversation, self._key)
-        inbound.stream = True
-        echo = inbound.echo
-        assert isinstance(echo, Echo)
-        if echo.background:
-            raise TurnFailure("invalid_request", "background: not on a WebSocket; use POST", param="background")
-        earlier = stored.history if stored is not None and stored.history is not None else ()
-        turn_id = mint()
-        encoder = await (self._generate if generate else self._prewarm)(inbound, turn_id)
-        output = encoder.output_items  # type: ignore[attr-defined]
-        self._remember(response_id(turn_id), (*earlier, *echo.input_items, *output))
+        body = message.encode() if isinstance(message, str) else message
+        if len(body) > self._gateway.max_body:
+            raise TurnFailure("too_large", f"The message is larger than {self._gateway.max_body} bytes; send less.")
+        arrival = Arrival(headers=self._headers, body=body, started=time.monotonic(), use=self._use)
+        (record,) = await admit(self._gateway, self._api, arrival)
+        if self._api.generates:
+            await self._generate(record)
+        else:
+            self._prewarm(record)
 
-    async def _resolve(self, request: RequestBody) -> Stored | None:
-        known = self._remembered.get(request.previous_response_id or "")
-        if known is None:
-            return await self._shelf.resolve(self._tenant, request)
-        items = await self._shelf.items(self._tenant, request.references) if request.references else {}
-        return Stored(items=items, history=known)
+    def _prewarm(self, record: TurnRecord[Echo]) -> None:
+        """The prompt is rendered and tokenized by now, and the next turn will start with it; nothing is generated."""
+        usage = Usage(len(record.prompt.ids))
+        encoder = responses.stream_encoder(response_facts(record), record.inbound.echo, now=time.time, framing=LINES)
+        self._sink.write(encoder.start(usage) + encoder.feed((usage, Finished("stop"))))
+        self._api.remember(record, encoder)
 
-    async def _prewarm(self, inbound: Inbound[Echo], turn_id: str) -> Encoder:
-        """Render and tokenize what the next turn will start with; nothing is generated."""
-        runtime = self._host.runtime_for(inbound.conversation.model)
-        prompt = await runtime.build(inbound.conversation, self._tenant)
-        usage = Usage(len(prompt.ids))
-        encoder = responses.stream_encoder(_facts(inbound, turn_id), inbound.echo, now=time.time, framing=LINES)
-        await self._sink.write(encoder.start(usage) + encoder.feed((usage, Finished("stop"))))
-        return encoder
-
-    async def _generate(self, inbound: Inbound[Echo], turn_id: str) -> Encoder:
-        started = time.monotonic()
-        runtime = self._host.serving(inbound)
-        prompt, continuity = await runtime.prepare(inbound, self._tenant)
-        facts = _facts(inbound, turn_id, continuity)
-        encoder = responses.stream_encoder(facts, inbound.echo, now=time.time, framing=LINES)
-        passage = Passage(
-            api=RESPONSES.name,
-            turn_id=turn_id,
-            tenant=self._tenant,
-            started=started,
-            headers=self._headers,
-            body=b"",
-            inbound=inbound,
-            runtime=runtime,
-            prompt=prompt,
-            continuity=continuity,
-        )
-        turn = Turn(passage, encoder, mint=lambda: mint(RESPONSES.call_prefix))
-        live = self._begin(inbound.echo, facts, encoder)
+    async def _generate(self, record: TurnRecord[Echo]) -> None:
+        api = self._api
+        (encoder,) = api.begin([record], LINES)
+        assert isinstance(encoder, StreamEncoder)
+        turn = Turn(record, encoder, self._sink, mint=lambda: mint(api.call_prefix), finished=api.finished)
         try:
-            await run_watched(self._host, turn, self._sink, self._departure)
-            live.kept = bool(getattr(inbound.echo, "store", False))
+            await run_watched(self._gateway, turn)
         except TurnFailure as failure:
-            self._host.failed(RESPONSES.name, failure)
-            opening = b"" if turn.opened else encoder.start(turn.usage)
-            await self._sink.write(opening + encoder.fail(post_failure(failure)))
+            self._gateway.refused(api.name, failure)
+            self._sink.write(encoder.start(turn.usage) + encoder.fail(failure))
         finally:
-            await self._shelf.end(live)
-        return encoder
-
-    def _begin(self, echo: object, facts: TurnFacts, encoder: Encoder) -> LiveResponse:
-        assert isinstance(echo, Echo)
-        items = with_ids(echo.input_items, facts.turn_id)
-        live = LiveResponse(response_id(facts.turn_id), self._tenant, facts.created, items)
-        live.previous = echo.previous_response_id
-        live.writer = encoder  # type: ignore[assignment]
-        self._shelf.begin(live)
-        return live
-
-    def _remember(self, name: str, items: tuple[Mapping[str, Any], ...]) -> None:
-        self._remembered[name] = items
-        while len(self._remembered) > _REMEMBERED:
-            self._remembered.popitem(last=False)
-
-
-def _facts(inbound: Inbound[Echo], turn_id: str, continuity: Verdict | None = None) -> TurnFacts:
-    return TurnFacts(
-        turn_id=turn_id,
-        model=inbound.conversation.model,
-        created=int(time.time()),
-        diagnostics=responses_diagnostics(continuity) if continuity and inbound.previous_turn else None,
-    )
+            await api.end([record])
+        api.remember(record, encoder)

@@ -1,6 +1,6 @@
 """One ticker for all live turns: signs of life while an engine is silent, an end to those that stay silent.
 
-Promise: no clock is read and no timer is set per token; a turn only flips two booleans. A stalled reader or a silent
+Promise: no clock is read and no timer is set per token; a turn only flips one boolean. A stalled reader or a silent
 engine is ended within one tick of its deadline.
 """
 
@@ -18,9 +18,13 @@ class Pulsed(Protocol):
     """What the heartbeat needs of a live turn."""
 
     silent: bool
-    writing: bool
 
-    async def beat(self) -> None:
+    @property
+    def writing(self) -> bool:
+        """Whether bytes wait for a client that does not read."""
+        ...
+
+    def beat(self) -> None:
         """Write a sign of life."""
         ...
 
@@ -36,7 +40,6 @@ class Pulse(msgspec.Struct):
     silent: int = 0
     stuck: int = 0
     hushed: int = 0
-    beating: asyncio.Task[None] | None = None
 
 
 class Heartbeat:
@@ -68,8 +71,6 @@ class Heartbeat:
     def forget(self, turn: Pulsed) -> float:
         """Stop watching, and say how many seconds the turn's engine was silent in all."""
         pulse = self._pulses.pop(turn, None)
-        if pulse is not None and pulse.beating is not None:
-            pulse.beating.cancel()
         if not self._pulses:
             self.quiet.set()
         return pulse.hushed * self._tick_s if pulse is not None else 0.0
@@ -101,5 +102,5 @@ class Heartbeat:
         pulse.hushed += 1
         if pulse.silent > self._idle:
             turn.expire("idle")
-        elif pulse.silent % self._keepalive == 0 and (pulse.beating is None or pulse.beating.done()):
-            pulse.beating = asyncio.create_task(turn.beat())
+        elif pulse.silent % self._keepalive == 0:
+            turn.beat()

@@ -37,7 +37,7 @@ from turnwire.turns import (
 )
 
 if TYPE_CHECKING:
-    from turnwire.gateway.turns.passage import Passage
+    from turnwire.gateway.turns.record import TurnRecord
 
 __all__ = ["ModelRuntime"]
 
@@ -116,6 +116,20 @@ class ModelRuntime:
                 "invalid_request", f"The model's chat template refuses this conversation: {failure}"
             ) from None
 
+    def raw_prompt(self, prompt: str | tuple[int, ...]) -> Prompt:
+        """A prompt that goes to the engine as it came."""
+        if self.fetches:
+            raise TurnFailure(
+                "invalid_request",
+                f"The engine of {self.id} takes conversations, not prompts; use /v1/chat/completions.",
+            )
+        if isinstance(prompt, str):
+            return Prompt(ids=self.tokenizer.encode(prompt), tail="")
+        size = self.tokenizer.vocab_size
+        if any(token >= size for token in prompt):
+            raise TurnFailure("invalid_request", f"prompt: token ids go from 0 to {size - 1}", param="prompt")
+        return Prompt(ids=list(prompt), tail="")
+
     def _is_small(self, conversation: Conversation) -> bool:
         if len(conversation.tools) > 4 or len(conversation.messages) > 8:
             return False
@@ -130,23 +144,21 @@ class ModelRuntime:
         key = session_key(tenant, conversation)
         return prompt, self._tracker.compare(key, prompt, conversation, previous=inbound.previous_turn)
 
-    def remember(self, passage: Passage) -> None:
+    def remember(self, turn: TurnRecord[Any]) -> None:
         """Keep what the next turn needs: its tokens to compare with, and the raw turn for clients that drop or rewrite
         parts of it. A session whose client says that this was its last turn is forgotten instead."""
-        outcome = passage.outcome
+        outcome = turn.outcome
         if outcome is None or not self.writes_prompts:
             return
-        conversation = passage.inbound.conversation
+        conversation = turn.inbound.conversation
         if self.engine.capabilities.cached_tokens:
-            passage.continuity = passage.continuity.reported(outcome.usage.cached)
-        key = session_key(passage.tenant, conversation)
+            turn.continuity = turn.continuity.reported(outcome.usage.cached)
+        key = session_key(turn.tenant, conversation)
         thought = outcome.witness is not None and bool(outcome.witness.thoughts)
         if conversation.context.final:
             self._tracker.forget(key)
             return
-        self._tracker.remember(
-            key, passage.prompt, conversation, outcome.output_ids, thought=thought, turn=passage.turn_id
-        )
+        self._tracker.remember(key, turn.prompt, conversation, outcome.output_ids, thought=thought, turn=turn.turn_id)
         if self._store is None or outcome.witness is None or not outcome.text:
             return
         history, session = passage.prompt.history, conversation.context.session or ""
@@ -155,8 +167,8 @@ class ModelRuntime:
             # An engine that tells no ids still gets a stable replay: the same ids each time, if not its own.
             ids = outcome.output_ids or self.tokenizer.encode(outcome.text)
             shape = outcome.witness.shape(last=True)
-            turn = stored_turn(ids, outcome.text, shape, tail=passage.prompt.tail)
-            self._store.put(turn_space(passage.tenant, self.id), keys, turn)
+            stored = stored_turn(ids, outcome.text, shape, tail=turn.prompt.tail)
+            self._store.put(turn_space(turn.tenant, self.id), keys, stored)
 
     # ----------------------------------------------------------------------------------------------- per request
 

@@ -1,7 +1,7 @@
-"""Several turns side by side in one answer: `n` choices, or a list of prompts.
+"""All turns of one request, run to their common end: one, `n` choices, or a list of prompts.
 
-Promise: they share one connection and one end; if one of them fails or the client leaves, all of them stop, and a
-failure after the first byte is still told in the API's own words.
+Promise: they share one answer and one end; if one of them fails or the client leaves, all of them stop, and a failure
+after the first byte is still told in the API's own words.
 """
 
 from __future__ import annotations
@@ -9,80 +9,73 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from starlette.types import Message as ASGIMessage
-from starlette.types import Receive
-
-from turnwire.gateway.transports.http import ASGISink, Host, run_watched
+from turnwire.gateway.turns.sink import Reader, Sink
 from turnwire.gateway.turns.turn import Turn
+from turnwire.gateway.turns.watching import Reporting, run_watched
 from turnwire.protocols.wire import TurnFailure
 
-__all__ = ["run_side_by_side"]
+__all__ = ["SharedSink", "run_turns"]
 
 
-async def run_side_by_side(host: Host, turns: Sequence[Turn], sink: ASGISink, receive: Receive) -> None:
-    """Run the turns to their common end. Raises TurnFailure only while nothing was sent."""
-    shared = _SharedSink(sink)
-    leaving = _Leaving(receive)
+async def run_turns(gateway: Reporting, turns: Sequence[Turn]) -> bool:
+    """Run the turns; whether the answer may end cleanly. Raises TurnFailure only while nothing was sent."""
+    if len(turns) == 1:
+        await run_watched(gateway, turns[0])
+        return not turns[0].cut
     try:
         async with asyncio.TaskGroup() as group:
             for turn in turns:
-                group.create_task(_run(host, turn, shared, leaving.receive))
+                group.create_task(_run(gateway, turn))
     except ExceptionGroup as failures:
         first = failures.exceptions[0]
-        if not shared.opened or not isinstance(first, TurnFailure):
+        told = any(turn.opened and turn.outcome.failure is first for turn in turns)
+        opened = [turn for turn in turns if turn.opened]
+        if not isinstance(first, TurnFailure) or not opened:
             raise first from None
-        if not shared.told:
-            await sink.write(turns[0].encoder.fail(first))
-    finally:
-        leaving.stop()
-    if not any(turn.cut for turn in turns):
-        await sink.close()
+        if not told:
+            opened[0].sink.write(opened[0].encoder.fail(first))
+    return not any(turn.cut for turn in turns)
 
 
-async def _run(host: Host, turn: Turn, sink: _SharedSink, receive: Receive) -> None:
-    outcome = await run_watched(host, turn, sink, receive)
+async def _run(gateway: Reporting, turn: Turn) -> None:
+    outcome = await run_watched(gateway, turn)
     if outcome.failure is not None:
         # Told by the turn itself; raised so that the others stop.
-        sink.told = True
         raise outcome.failure
 
 
-class _SharedSink:
-    """One answer that several turns write to: opened once, each write whole."""
+class SharedSink:
+    """One answer that several turns write to: opened once, reported to all of them."""
 
-    def __init__(self, sink: ASGISink) -> None:
+    def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        self._opening: asyncio.Task[None] | None = None
-        self.told = False
+        self._readers: list[Reader] = []
+        self._opened = False
 
     @property
-    def opened(self) -> bool:
-        return self._opening is not None
+    def full(self) -> bool:
+        return self._sink.full
 
-    async def open(self) -> None:
-        if self._opening is None:
-            self._opening = asyncio.ensure_future(self._sink.open())
-        await asyncio.shield(self._opening)
+    def attach(self, reader: Reader) -> None:
+        self._readers.append(reader)
+        self._sink.attach(self)
 
-    async def write(self, data: bytes) -> None:
-        await self._sink.write(data)
+    def open(self) -> None:
+        if not self._opened:
+            self._opened = True
+            self._sink.open()
 
+    def write(self, data: bytes) -> None:
+        self._sink.write(data)
 
-class _Leaving:
-    """The client's leaving, told to every turn; the connection itself may be listened to only once."""
+    def pause(self) -> None:
+        for reader in self._readers:
+            reader.pause()
 
-    def __init__(self, receive: Receive) -> None:
-        self._gone = asyncio.Event()
-        self._watcher = asyncio.ensure_future(self._watch(receive))
+    def resume(self) -> None:
+        for reader in self._readers:
+            reader.resume()
 
-    async def _watch(self, receive: Receive) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self._gone.set()
-
-    async def receive(self) -> ASGIMessage:
-        await self._gone.wait()
-        return {"type": "http.disconnect"}
-
-    def stop(self) -> None:
-        self._watcher.cancel()
+    def gone(self) -> None:
+        for reader in self._readers:
+            reader.gone()

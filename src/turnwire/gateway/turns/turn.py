@@ -1,7 +1,8 @@
-"""One turn, from a decoded request to the last byte: build the prompt, run the engine, parse, encode, write.
+"""One turn, from an admitted request to its last byte: the engine pushes batches in, bytes leave at once.
 
-Promise: all tokens that an engine delivers in one wake-up leave as one write; each block reaches the client when its
-last token arrives; a success is only ever sent after the engine's own completion; leaving early aborts the engine.
+Promise: all tokens that an engine delivers in one wake-up leave as one write, by plain calls from batch to bytes; each
+block reaches the client when its last token arrives; a success is only ever sent after the engine's own completion;
+ending early aborts the engine. A slow reader pauses the engine's stream.
 """
 
 from __future__ import annotations
@@ -9,34 +10,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import msgspec
 
 from turnwire.engines.guided.plan import ConstraintPlan, plan_constraint
-from turnwire.engines.interface import Completion, EngineError, EventBatch, GenerateRequest, Hints, Step, TokenBatch
-from turnwire.gateway.turns.passage import Passage, TurnOutcome
+from turnwire.engines.interface import (
+    Completion,
+    EngineError,
+    EventBatch,
+    GenerateRequest,
+    Generation,
+    Hints,
+    TokenBatch,
+)
+from turnwire.gateway.turns.output import OutputLog, Said, Stamping
 from turnwire.gateway.turns.reasoning_tokens import thought_tokens
+from turnwire.gateway.turns.record import TurnOutcome, TurnRecord
+from turnwire.gateway.turns.sink import Sink
 from turnwire.parsers import Parser, start_state
 from turnwire.prompts.recall.witness import Witness
 from turnwire.protocols.wire import Encoder, ErrorKind, TurnFailure
-from turnwire.turns import (
-    BlockClosed,
-    BlockDelta,
-    BlockOpened,
-    Event,
-    Finished,
-    FinishReason,
-    Note,
-    Sampling,
-    SealCarried,
-    TokensScored,
-    ToolCallClosed,
-    Usage,
-)
+from turnwire.turns import Event, Finished, FinishReason, Note, Sampling, SealCarried, TokensScored, Usage
 
-__all__ = ["Sink", "Turn", "failure_of"]
+__all__ = ["ClientGone", "Turn", "failure_of"]
 
 log = logging.getLogger("turnwire.turn")
 
@@ -49,6 +47,18 @@ _ENGINE_FAILURES: dict[str, ErrorKind] = {
     "timeout": "timeout",
     "internal": "engine_failed",
 }
+# What a client is told when the gateway itself ends its turn; an ending without words has no client to hear them.
+_ENDINGS: dict[str, TurnFailure | None] = {
+    "idle": TurnFailure("timeout", "The engine was silent for too long; try again.", retry_after=1),
+    "shutdown": TurnFailure("overloaded", "The gateway is shutting down; try again.", retry_after=1),
+    "stalled": None,
+    "gone": None,
+}
+_DEFECT = TurnFailure("internal", "The gateway failed in the middle of this turn.")
+
+
+class ClientGone(Exception):
+    """The client closed the connection before its answer was complete."""
 
 
 def failure_of(error: EngineError) -> TurnFailure:
@@ -60,316 +70,327 @@ def _scored(batch: TokenBatch) -> TokensScored:
     return TokensScored(tuple((entry.token, entry.logprob, entry.top) for entry in batch.logprobs))
 
 
-class Sink(Protocol):
-    """Where a turn's bytes go. `open` sends the status line and headers once; `write` waits for a slow reader."""
-
-    async def open(self) -> None: ...
-
-    def write(self, data: bytes) -> Awaitable[None]: ...
-
-
 class Turn:
-    """A single generation. The gateway's heartbeat reads `silent` and `writing` to keep it alive or end it. `settle` is
-    awaited once the engine has finished and before the last bytes leave."""
+    """A single generation: what the engine pushes into, what the heartbeat watches, and what the sink reports to.
+    `finished` is awaited once the engine has finished and before the last bytes leave. `cut` is true once it ended
+    without a word of its own: a clean end would look like a success."""
 
     # How long the opening bytes wait for the engine's first step: a refusal that arrives sooner can still be a status.
     GRACE_S = 0.02
 
     def __init__(
         self,
-        passage: Passage,
+        record: TurnRecord[Any],
         encoder: Encoder,
+        sink: Sink,
         *,
         mint: Callable[[], str],
-        settle: Callable[[Passage], Awaitable[None]] | None = None,
+        finished: Callable[[TurnRecord[Any]], Awaitable[None]] | None = None,
     ) -> None:
-        self.passage = passage
+        self.record = record
         self.encoder = encoder
-        self.prompt = passage.prompt
-        self.runtime = passage.runtime
-        # What the engine will find in its cache is only foreseen here; the engine's own count replaces it at the end.
-        foreseen = passage.continuity.shared if self.runtime.engine.capabilities.cached_tokens else 0
-        self.usage = Usage(len(self.prompt.ids), min(foreseen, len(self.prompt.ids)))
-        self.outcome = TurnOutcome(usage=self.usage)
-        self.opened = False
+        self.sink = sink
         self.silent = True
-        self.writing = False
+        self.opened = False
         self.cut = False
-        self._mint = mint
-        self._settle = settle
-        self._call_ids: dict[int, str] = {}
-        self._parser: Parser | None = None
-        self._texts: list[str] = []
-        self._witness = self.outcome.witness = Witness()
-        self._seals = self.runtime.seals_for(passage.tenant, passage.turn_id, self.prompt.tail, self._witness)
-        self._sizes: list[int] = []
-        self._opening: asyncio.Task[None] | None = None
-        self._head = b""
+        self._finished = finished
+        self._log = OutputLog()
+        self._witness = Witness()
+        runtime, prompt = record.runtime, record.prompt
+        self._seals = (
+            runtime.seals_for(record.tenant, record.turn_id, prompt.tail, self._witness) if record.exact else None
+        )
+        # An engine that parses by itself finds its own ids in the next request; those in a model's text are not unique.
+        self._stamping = Stamping(mint, self._seals, keeps_ids=not runtime.writes_prompts)
+        # What the engine will find in its cache is only foreseen here; the engine's own count replaces it at the end.
+        foreseen = record.continuity.shared if runtime.engine.capabilities.cached_tokens else 0
+        self.usage = Usage(len(prompt.ids), min(foreseen, len(prompt.ids)))
+        self.outcome = TurnOutcome(usage=self.usage, witness=self._witness, output_ids=self._log.ids)
         self._plan = ConstraintPlan()
+        self._said: Said | None = None
         self._prefilled = 0
-        self._text_blocks: set[int] = set()
-        self._said: list[str] = []
-        self._calls: list[tuple[str, str]] = []
+        self._parser: Parser | None = None
+        self._head = b""
+        self._generation: Generation | None = None
+        self._ended: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
 
     # ------------------------------------------------------------------------------------------------- running
 
     def request(self, prefill: Sequence[int] = ()) -> GenerateRequest:
-        """What the engine is asked for: `max_tokens` clamped to what fits in the window. `prefill` is put into the
-        model's mouth: it stands behind the prompt and counts as output."""
-        conversation = self.passage.inbound.conversation
+        """What the engine is asked for: `max_tokens` clamped to what fits in the window. `prefill` follows the prompt
+        and counts as the model's own output."""
+        record = self.record
+        runtime, prompt, conversation = record.runtime, record.prompt, record.inbound.conversation
         return GenerateRequest(
-            prompt_ids=[*self.prompt.ids, *prefill] if prefill else self.prompt.ids,
+            prompt_ids=[*prompt.ids, *prefill] if prefill else prompt.ids,
             constraint=self._plan.constraint,
-            sampling=self._bounded(self.runtime.defaults_under(conversation.sampling), len(prefill)),
+            sampling=self._bounded(runtime.defaults_under(conversation.sampling), len(prefill)),
             hints=Hints(
-                request_id=self.passage.turn_id,
+                request_id=record.turn_id,
                 session=conversation.context.session,
                 priority=conversation.context.priority,
-                cache_salt=self.runtime.cache_salt(self.passage.tenant),
+                cache_salt=runtime.cache_salt(record.tenant),
             ),
             conversation=conversation,
-            stop_token_ids=self.runtime.stop_token_ids,
+            stop_token_ids=runtime.stop_token_ids,
         )
 
     def _bounded(self, sampling: Sampling, prefilled: int) -> Sampling:
         """`max_tokens` within what the window has left. A server that writes and counts the prompt itself sees to that
         by itself."""
-        if not self.runtime.writes_prompts:
+        runtime, size = self.record.runtime, len(self.record.prompt.ids)
+        if not runtime.writes_prompts:
             return sampling
-        room = self.runtime.window - len(self.prompt.ids) - prefilled
+        room = runtime.window - size - prefilled
         if room <= 0:
             raise TurnFailure(
                 "context_overflow",
-                f"The prompt has {len(self.prompt.ids)} tokens and the model's window is {self.runtime.window}.",
-                prompt_tokens=len(self.prompt.ids),
-                window=self.runtime.window,
+                f"The prompt has {size} tokens and the model's window is {runtime.window}.",
+                prompt_tokens=size,
+                window=runtime.window,
             )
         wanted = sampling.max_tokens
         return msgspec.structs.replace(sampling, max_tokens=room if wanted is None else min(wanted, room))
 
-    async def run(self, sink: Sink) -> TurnOutcome:
-        """Run to the end. Raises TurnFailure if nothing was sent yet; later failures are written to the sink."""
-        runtime, conversation = self.runtime, self.passage.inbound.conversation
-        start = start_state(self.prompt.tail, runtime.dialect)
-        plan = self._plan = plan_constraint(conversation, runtime.dialect, runtime.engine.capabilities, start)
-        self.outcome.notes.extend(plan.notes)
-        if runtime.engine.capabilities.yields != "events":
-            # Who forbade calls gets none: what the model writes all the same stays text, and no tool runs.
+    async def run(self) -> TurnOutcome:
+        """Run to the end. Raises TurnFailure if nothing was sent yet; later failures are written to the sink. Raises
+        ClientGone where there is nobody to tell."""
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(self.GRACE_S, self._open_stream)
+        try:
+            self._start()
+            await self._complete(await self._ended)
+        except EngineError as error:
+            self._fail(failure_of(error))
+        except TurnFailure as failure:
+            self._fail(failure)
+        except (asyncio.CancelledError, ClientGone):
+            raise
+        except Exception:
+            log.exception("turn %s: a defect", self.record.turn_id)
+            self._fail(_DEFECT)
+        finally:
+            timer.cancel()
+            if self._generation is not None:
+                self._generation.abort()
+            self._note_outcome()
+        return self.outcome
+
+    def _start(self) -> None:
+        record = self.record
+        runtime, conversation = record.runtime, record.inbound.conversation
+        capabilities = runtime.engine.capabilities
+        start = start_state(record.prompt.tail, record.dialect)
+        plan = self._plan = plan_constraint(conversation, record.dialect, capabilities, start)
+        self._stamping.notes.extend(plan.notes)
+        self._said = Said() if plan.check is not None else None
+        if capabilities.yields != "events":
+            # A client that forbids calls gets none: what the model writes all the same stays text, and no tool runs.
             forbidden = conversation.tool_choice.mode == "none"
-            dialect = runtime.dialect.without_calls() if forbidden else runtime.dialect
+            dialect = record.dialect.without_calls() if forbidden else record.dialect
             self._parser = Parser(dialect, conversation.tools, start)
         prefill = runtime.tokenizer.encode(plan.prefill) if plan.prefill else []
         self._prefilled = len(prefill)
-        steps = runtime.engine.generate(self.request(prefill))
+        request = self.request(prefill)
         self._head = self.encoder.start(self.usage)
-        timer = asyncio.get_running_loop().call_later(self.GRACE_S, self._open_soon, sink)
+        self._generation = runtime.engine.submit(request, self)
+        if prefill:
+            self._put(self.encoder.feed(self._heard(plan.prefill, prefill)))
+
+    # ------------------------------------------------------------------------------------------ what engines push
+
+    def tokens(self, batch: TokenBatch) -> None:
+        """More output; see engines.interface.Receiver."""
+        self.silent = False
+        if self.record.first_token is None:
+            self.record.called()
         try:
-            await self._drive(steps, sink, TokenBatch(plan.prefill, tuple(prefill)) if prefill else None)
-        except EngineError as error:
-            await self.fail(failure_of(error), sink)
-        except TurnFailure as failure:
-            await self.fail(failure, sink)
-        except Exception:
-            log.exception("turn %s: a defect", self.passage.turn_id)
-            await self.fail(TurnFailure("internal", "The gateway failed in the middle of this turn."), sink)
-        finally:
-            timer.cancel()
-            self.outcome.text = "".join(self._texts)
-            await steps.aclose()
-        return self.outcome
-
-    async def _drive(self, steps: AsyncGenerator[Step, None], sink: Sink, first: TokenBatch | None) -> None:
-        feed, encode, seals = self._parser.feed if self._parser else None, self.encoder.feed, self._seals
-        # An engine that leaves special tokens out of its text still tells their ids: then the text is spelled here.
-        skips = self.runtime.engine.capabilities.skips_special_tokens
-        spell = self.runtime.tokenizer.detokenizer().feed if skips else None
-        witnessed = self._witness.feed
-        texts, sizes, ids = self._texts, self._sizes, self.outcome.output_ids
-        if first is not None:
-            await self._write(self._heard(first), sink)
-        async for step in steps:
-            self.silent = False
-            if self.passage.first_token is None:
-                self.passage.first_token = time.monotonic()
-            if type(step) is TokenBatch:
-                if spell is not None and step.ids:
-                    step = TokenBatch(spell(step.ids), step.ids, step.logprobs)
-                ids.extend(step.ids)
-                texts.append(step.text)
-                sizes.append(len(step.ids))
-                if seals is not None:
-                    seals.add(step.ids)
-                events: Sequence[Event] = feed(step.text) if feed else ()
-                if step.logprobs:
-                    events = [*events, _scored(step)]
-            elif type(step) is EventBatch:
-                events = step.events
-            else:
-                assert isinstance(step, Completion)
-                await self._complete(step, sink)
-                return
+            events = self._heard(batch.text, batch.ids)
+            if batch.logprobs:
+                events = [*events, _scored(batch)]
             if events:
-                witnessed(events)
-                data = encode(self._dressed(events))
-                if data:
-                    if not self.opened:
-                        await self._open(sink)
-                    self.writing = True
-                    await sink.write(data)
-                    self.writing = False
-        raise TurnFailure("engine_failed", "The engine ended its stream without saying how the turn finished.")
+                self._put(self.encoder.feed(events))
+        except Exception as error:
+            self._end(error)
 
-    def _heard(self, batch: TokenBatch) -> Sequence[Event]:
-        """The events of text that did not come from the engine's stream (a prefill, a suffix)."""
-        self.outcome.output_ids.extend(batch.ids)
-        self._texts.append(batch.text)
-        self._sizes.append(len(batch.ids))
+    def events(self, batch: EventBatch) -> None:
+        """More output of an engine that parses by itself."""
+        self.silent = False
+        self.record.called()
+        try:
+            self._put(self.encoder.feed(self._stamped(batch.events)))
+        except Exception as error:
+            self._end(error)
+
+    def done(self, completion: Completion) -> None:
+        """The engine's own end."""
+        self.record.called()
+        if not self._ended.done():
+            self._ended.set_result(completion)
+
+    def failed(self, error: EngineError) -> None:
+        """Any other end."""
+        self._end(error)
+
+    def _end(self, error: Exception) -> None:
+        if not self._ended.done():
+            self._ended.set_exception(error)
+        if self._generation is not None:
+            self._generation.abort()
+
+    def _heard(self, text: str, ids: Sequence[int]) -> Sequence[Event]:
+        """The stamped events of more output."""
+        self._log.add(text, ids)
         if self._seals is not None:
-            self._seals.add(batch.ids)
-        events = self._parser.feed(batch.text) if self._parser else []
+            self._seals.add(ids)
+        if self._parser is None:
+            return ()
+        events = self._parser.feed(text)
+        return self._stamped(events) if events else ()
+
+    def _stamped(self, events: Sequence[Event]) -> Sequence[Event]:
         self._witness.feed(events)
-        return self._dressed(events)
+        if self._said is not None:
+            self._said.feed(events)
+        stamped = self._stamping.stamp(events)
+        if self.record.reply is not None:
+            self.record.reply.feed(stamped)
+        return stamped
 
-    async def _write(self, events: Sequence[Event], sink: Sink) -> None:
-        data = self.encoder.feed(events)
-        if data:
-            await self._open(sink)
-            await self._put(data, sink)
+    def _put(self, data: bytes) -> None:
+        if not data:
+            return
+        if not self.opened:
+            self._open()
+        closed = self._stamping.closed
+        if closed == len(self.record.dispatches):
+            self.sink.write(data)
+            return
+        parsed = time.perf_counter()
+        self.sink.write(data)
+        took = time.perf_counter() - parsed
+        self.record.dispatches.extend([took] * (closed - len(self.record.dispatches)))
 
-    async def _put(self, data: bytes, sink: Sink) -> None:
-        """A write that the heartbeat can see."""
-        self.writing = True
-        await sink.write(data)
-        self.writing = False
+    # ------------------------------------------------------------------------------------- what the client does
 
-    async def _complete(self, completion: Completion, sink: Sink) -> None:
-        dressed: list[Event] = []
+    def pause(self) -> None:
+        """The client is slow: stop reading from the engine."""
+        if self._generation is not None:
+            self._generation.pause()
+
+    def resume(self) -> None:
+        """The client has caught up."""
+        if self._generation is not None:
+            self._generation.resume()
+
+    def gone(self) -> None:
+        """The client has left."""
+        self.expire("gone")
+
+    # --------------------------------------------------------------------------------------- what the heartbeat does
+
+    @property
+    def writing(self) -> bool:
+        """Whether bytes wait for the client."""
+        return self.sink.full
+
+    def beat(self) -> None:
+        """Write a sign of life."""
+        if self.opened and (data := self.encoder.keepalive()):
+            self.sink.write(data)
+
+    def expire(self, reason: str) -> None:
+        """End the turn early: `idle`, `stalled`, `shutdown` or `gone`."""
+        if self.record.ended_by is None and not self._ended.done():
+            self.record.ended_by = reason
+            self._end(_ENDINGS[reason] or ClientGone())
+
+    # ------------------------------------------------------------------------------------------------- the end
+
+    async def _complete(self, completion: Completion) -> None:
+        record, runtime, output = self.record, self.record.runtime, self._log
+        last: list[Event] = []
         if self._plan.suffix and completion.reason == "stop":
-            ids = tuple(self.runtime.tokenizer.encode(self._plan.suffix))
-            dressed += self._heard(TokenBatch(self._plan.suffix, ids))
+            last += self._heard(self._plan.suffix, runtime.tokenizer.encode(self._plan.suffix))
         if self._parser is not None:
             *events, finished = self._parser.finish(completion.reason)
         else:
-            events, finished = [], Finished(self._ended(completion))
+            events, finished = [], Finished(self._reason(completion))
         assert isinstance(finished, Finished)
         if completion.stop_sequence is not None:
             finished = msgspec.structs.replace(finished, reason="stop_sequence", stop_sequence=completion.stop_sequence)
-        self._witness.feed(events)
-        dressed += self._dressed(events)
-        dressed += self._checked()
-        if self._seals is not None:
-            trailing = self._seals.finish()
-            if trailing is not None:
-                dressed.append(SealCarried(-1, trailing))
+        last += self._stamped(events)
+        last += self._violations()
+        trailing = self._seals.finish() if self._seals is not None else None
+        if trailing is not None:
+            last.append(SealCarried(-1, trailing))
+            if record.reply is not None:
+                record.reply.feed(last[-1:])
+        thoughts = thought_tokens(self._witness.thoughts, output.texts, output.sizes, output.ids, runtime.tokenizer)
         self.usage = Usage(
             completion.prompt_tokens - self._prefilled,
             completion.cached_tokens,
             completion.output_tokens + self._prefilled,
-            thought_tokens(
-                self._witness.thoughts, self._texts, self._sizes, self.outcome.output_ids, self.runtime.tokenizer
-            )
-            or completion.reasoning_tokens,
+            thoughts or completion.reasoning_tokens,
         )
+        last += (self.usage, finished)
+        data = self.encoder.feed(last)
         self.outcome.usage, self.outcome.finish = self.usage, finished
-        dressed += (self.usage, finished)
-        data = self.encoder.feed(dressed)
+        self._note_outcome()
         # Before the client can know that the turn is over, and ask for the next one.
-        self.outcome.text = "".join(self._texts)
-        self.passage.outcome = self.outcome
-        self.runtime.remember(self.passage)
-        if self._settle is not None:
-            await self._settle(self.passage)
-        await self._open(sink)
-        if data:
-            await self._put(data, sink)
+        if record.exact:
+            runtime.remember(record)
+        if self._finished is not None:
+            await self._finished(record)
+        self._put(data)
+        self._open()
 
-    def _ended(self, completion: Completion) -> FinishReason:
-        """A structured engine says `stop` or `tool_calls` by its own lights; a call in the stream decides."""
-        return "tool_calls" if completion.reason == "stop" and self._call_ids else completion.reason
+    def _reason(self, completion: Completion) -> FinishReason:
+        """An engine that parses by itself may say `stop` after a call; a call in the stream decides."""
+        return "tool_calls" if completion.reason == "stop" and self._stamping.calls else completion.reason
 
-    def _checked(self) -> list[Event]:
+    def _violations(self) -> list[Note]:
         """Notes on what the client demanded and did not get."""
-        check = self._plan.check
-        if check is None:
+        check, said = self._plan.check, self._said
+        if check is None or said is None:
             return []
-        faults = check.faults(self._calls, "".join(self._said))
-        notes = [Note("constraint.violated", fault) for fault in faults]
-        self.outcome.notes.extend(notes)
-        return list(notes)
+        notes = [Note("constraint.violated", fault) for fault in check.faults(said.calls, said.text)]
+        self._stamping.notes.extend(notes)
+        return notes
 
-    async def fail(self, failure: TurnFailure, sink: Sink) -> None:
-        """End the turn with a failure: raised while it can still be a status, else written as the API wants it."""
+    def _note_outcome(self) -> None:
+        """Bring the outcome up to date, also of a turn that ends early."""
+        outcome = self.outcome
+        outcome.text = self._log.text
+        outcome.notes = self._stamping.notes
+        outcome.call_ids = list(self._stamping.calls.values())
+        if outcome.finish is None:
+            outcome.usage = msgspec.structs.replace(outcome.usage, output=len(self._log.ids))
+        self.record.outcome = outcome
+
+    def _fail(self, failure: TurnFailure) -> None:
+        """End with a failure: raised while it can still be a status, else written as the API wants it."""
         self.outcome.failure = failure
-        if self._opening is not None:
-            await self._opening
+        # A success that could not be kept is none.
+        self.outcome.finish = None
         if not self.opened:
             raise failure
         data = self.encoder.fail(failure)
         if data:
-            await self._put(data, sink)
+            self.sink.write(data)
         else:
             self.cut = True
 
     # ------------------------------------------------------------------------------------------------- opening
 
-    def _open_soon(self, sink: Sink) -> None:
-        if self._opening is None and self.encoder.media_type == "text/event-stream":
-            self._opening = asyncio.ensure_future(self._send_start(sink))
+    def _open_stream(self) -> None:
+        if self.encoder.streams and not self._ended.done():
+            self._open()
 
-    async def _open(self, sink: Sink) -> None:
-        if self._opening is None:
-            self._opening = asyncio.ensure_future(self._send_start(sink))
-        if not self.opened:
-            await self._opening
-
-    async def _send_start(self, sink: Sink) -> None:
-        await sink.open()
-        if self._head:
-            await sink.write(self._head)
+    def _open(self) -> None:
+        if self.opened:
+            return
         self.opened = True
-
-    # ----------------------------------------------------------------------------------------- ids, seals, notes
-
-    def _dressed(self, events: Sequence[Event]) -> Sequence[Event]:
-        """The same events with call ids minted and reasoning sealed; untouched (and uncopied) when there is only
-        running text."""
-        if self._plan.check is not None:
-            self._listen(events)
-        if len(events) == 1 and type(events[0]) is BlockDelta:
-            return events
-        dressed: list[Event] = []
-        for event in events:
-            kind = type(event)
-            if kind is BlockDelta:
-                dressed.append(event)
-            elif kind is Note:
-                self.outcome.notes.append(event)  # type: ignore[arg-type]
-                dressed.append(event)
-            else:
-                dressed.append(self._dress(event))
-        return dressed
-
-    def _listen(self, events: Sequence[Event]) -> None:
-        """Keep the turn's text and calls, for the check of what was demanded."""
-        for event in events:
-            if isinstance(event, BlockOpened) and event.kind == "text":
-                self._text_blocks.add(event.index)
-            elif isinstance(event, BlockDelta) and event.index in self._text_blocks:
-                self._said.append(event.text)
-            elif isinstance(event, ToolCallClosed):
-                self._calls.append((event.name, event.arguments))
-
-    def _dress(self, event: Event) -> Event:
-        if isinstance(event, BlockOpened):
-            if event.kind == "tool_call":
-                # A structured engine finds its own ids in the next request; those in a model's text are not unique.
-                given = event.call_id if self._parser is None else ""
-                call_id = self._call_ids[event.index] = given or self._mint()
-                self.outcome.call_ids.append(call_id)
-                return msgspec.structs.replace(event, call_id=call_id)
-        elif isinstance(event, ToolCallClosed):
-            self.passage.call_parsed()
-            return msgspec.structs.replace(event, call_id=self._call_ids[event.index])
-        elif isinstance(event, BlockClosed) and event.kind == "reasoning" and self._seals is not None:
-            return msgspec.structs.replace(event, seal=self._seals.seal())
-        return event
+        self.sink.open()
+        if self._head:
+            self.sink.write(self._head)

@@ -105,6 +105,7 @@ class StreamEncoder:
         self._opening = self._response(b"in_progress")
         self.document = self._opening
         self.finished = False
+        self.failed = False
 
     @property
     def output_items(self) -> tuple[dict[str, Any], ...]:
@@ -142,7 +143,7 @@ class StreamEncoder:
         return b"".join(out)
 
     def fail(self, failure: TurnFailure) -> bytes:
-        self.finished = True
+        self.finished = self.failed = True
         self.document = self._response(b"failed", error=json_line(failed_error(failure)))
         return self._frames([event("response.failed", b'"response":' + self.document)])
 

@@ -1,24 +1,28 @@
-"""What is known of one request while it is answered and after.
+"""What is known of one turn while it runs and after.
 
-Promise: the one source of the log line, the record, the metrics and the console's view of a turn.
+Promise: the one source of the log line, the journal, the metrics and the traces of a turn; made in one place, by
+admission.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
-from typing import Any
+from typing import Generic, TypeVar
 
 import msgspec
 
 from turnwire.continuity import Verdict
 from turnwire.gateway.turns.runtime import ModelRuntime
+from turnwire.parsers import Dialect
 from turnwire.prompts.prompt import Prompt
 from turnwire.prompts.recall.witness import Witness
+from turnwire.protocols.reply import Reply
 from turnwire.protocols.wire import Inbound, TurnFailure
 from turnwire.turns import Finished, Note, Usage
 
-__all__ = ["Passage", "TurnOutcome"]
+__all__ = ["TurnOutcome", "TurnRecord"]
+
+E = TypeVar("E")
 
 
 class TurnOutcome(msgspec.Struct, kw_only=True):
@@ -35,10 +39,12 @@ class TurnOutcome(msgspec.Struct, kw_only=True):
     failure: TurnFailure | None = None
 
 
-class Passage(msgspec.Struct, kw_only=True):
-    """A request on its way through the house. Times are monotonic seconds; `ended_by` says who ended it early (the
-    client: `gone`, a stalled reader: `stalled`, a silent engine: `idle`, the operator: `shutdown`); `silence` is how
-    long its engine said nothing, `dispatches` how long each call took from parsed to written."""
+class TurnRecord(msgspec.Struct, Generic[E], kw_only=True):
+    """A turn from its admission on. Times are monotonic seconds: `started` is when its request had been read. `exact`
+    turns are sealed and remembered; a raw completion is not, and its `dialect` sees only text. `reply` collects the
+    answer as a message where the API keeps it. `ended_by` says who ended it early (the client: `gone`, a stalled
+    reader: `stalled`, a silent engine: `idle`, the operator: `shutdown`); `silence` is how long its engine said
+    nothing, `dispatches` how long each call took from parsed to written."""
 
     api: str
     turn_id: str
@@ -46,8 +52,10 @@ class Passage(msgspec.Struct, kw_only=True):
     started: float
     headers: dict[str, str]
     body: bytes
-    inbound: Inbound[Any]
+    inbound: Inbound[E]
     runtime: ModelRuntime
+    dialect: Dialect
+    exact: bool
     prompt: Prompt
     continuity: Verdict
     first_token: float | None = None
@@ -55,6 +63,7 @@ class Passage(msgspec.Struct, kw_only=True):
     silence: float = 0.0
     dispatches: list[float] = []
     ended_by: str | None = None
+    reply: Reply | None = None
 
     @property
     def finish(self) -> str:
@@ -63,12 +72,10 @@ class Passage(msgspec.Struct, kw_only=True):
             return self.outcome.finish.reason
         return self.ended_by or "failed"
 
-    def call_parsed(self) -> None:
-        """A call is whole. The time until the turn next waits is the time its bytes take to reach the socket."""
-        asyncio.get_running_loop().call_soon(self._handed_over, time.perf_counter())
-
-    def _handed_over(self, parsed: float) -> None:
-        self.dispatches.append(time.perf_counter() - parsed)
+    def called(self) -> None:
+        """Note the time at which the first token came, once."""
+        if self.first_token is None:
+            self.first_token = time.monotonic()
 
     @property
     def notes(self) -> list[Note]:

@@ -1,0 +1,78 @@
+"""An API as the gateway sees it: one object that decodes its requests, encodes its turns and phrases its refusals.
+
+Promise: an API knows nothing of transports, and everything between decode and encode is shared. There is no base class:
+whatever has these methods is an API.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from turnwire.continuity import header as prefix_header
+from turnwire.gateway.turns.arrival import Arrival
+from turnwire.gateway.turns.record import TurnRecord
+from turnwire.protocols.framing import SSE, Framing
+from turnwire.protocols.wire import Encoder, ErrorReply, Inbound, TurnFacts, TurnFailure
+
+__all__ = ["Api", "Headers", "answer_headers", "facts_of"]
+
+E = TypeVar("E")
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class Api(Protocol[E]):
+    """What differs between APIs. `E` is what its encoder must repeat of a request; `call_prefix` starts the ids of its
+    tool calls."""
+
+    name: str
+    call_prefix: str
+
+    async def decode(self, arrival: Arrival) -> Sequence[Inbound[E]]:
+        """What the request asks for, one entry for each prompt; stored things that it refers to are fetched here."""
+        ...
+
+    def begin(self, turns: Sequence[TurnRecord[E]], framing: Framing = SSE) -> Sequence[Encoder]:
+        """The encoder of each of a request's turns; from now on the turns run."""
+        ...
+
+    async def finished(self, turn: TurnRecord[E]) -> None:
+        """The engine has finished a turn: keep what must be kept of it before its client hears the end."""
+        ...
+
+    async def end(self, turns: Sequence[TurnRecord[E]]) -> None:
+        """The turns of a request are over, whatever became of them."""
+        ...
+
+    def refuse(self, failure: TurnFailure, turn: TurnRecord[E] | None = None) -> ErrorReply:
+        """A failure before any byte of the answer; `turn` is known once the request was admitted."""
+        ...
+
+    def headers(self, turn: TurnRecord[E]) -> Headers:
+        """What the answer says about itself before its first byte."""
+        ...
+
+
+def facts_of(turn: TurnRecord[E], diagnostics: Mapping[str, object] | None = None) -> TurnFacts:
+    """What is fixed before a turn starts."""
+    return TurnFacts(
+        turn_id=turn.turn_id,
+        model=turn.inbound.conversation.model,
+        created=int(time.time()),
+        dispatch=bool(turn.inbound.dispatch),
+        diagnostics=diagnostics if turn.inbound.previous_turn else None,
+    )
+
+
+def answer_headers(turn: TurnRecord[E]) -> Headers:
+    """What every answer says about itself: its id, whether the prefix held, and the codes of its notes so far."""
+    codes = sorted({note.code for note in (*turn.inbound.notes, *turn.prompt.notes)})
+    headers = [
+        (b"request-id", f"req_{turn.turn_id}".encode()),
+        (b"x-turnwire-prefix", prefix_header(turn.continuity).encode("latin-1", "replace")),
+    ]
+    if codes:
+        headers.append((b"x-turnwire-notes", ",".join(codes)[:1024].encode("latin-1", "replace")))
+    return headers

@@ -1,0 +1,134 @@
+"""What requests share: the served models, the heartbeat, the stores, and what finished turns are reported to.
+
+Promise: no route and no transport is known here.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakSet
+
+import msgspec
+
+from turnwire.continuity import sentence
+from turnwire.gateway.door.keys import Keyring
+from turnwire.gateway.door.limits import request_limits
+from turnwire.gateway.models import Found, ServedModels, UnknownModel
+from turnwire.gateway.settings import Settings
+from turnwire.gateway.stores.responses import ResponseStore
+from turnwire.gateway.stores.store import Retention, open_store
+from turnwire.gateway.telemetry.journal import Journal, summary_of
+from turnwire.gateway.telemetry.metrics import Metrics
+from turnwire.gateway.telemetry.records import Recorder
+from turnwire.gateway.telemetry.tracing import open_tracing
+from turnwire.gateway.turns.heartbeat import Heartbeat
+from turnwire.gateway.turns.record import TurnRecord
+from turnwire.gateway.turns.runtime import ModelRuntime
+from turnwire.profiles import codex_entry
+from turnwire.protocols.codex_catalog import alias_entries, catalog_etag
+from turnwire.protocols.models import ModelRow
+from turnwire.protocols.wire import Inbound, TurnFailure
+
+__all__ = ["Gateway"]
+
+log = logging.getLogger("turnwire.gateway")
+
+
+class Gateway:
+    """The gateway, whoever talks to it."""
+
+    def __init__(self, settings: Settings, runtimes: Sequence[ModelRuntime]) -> None:
+        self.settings = settings
+        self.runtimes = list(runtimes)
+        self.heartbeat = Heartbeat(
+            keepalive_s=settings.keepalive, idle_s=settings.idle_timeout, stall_s=settings.stall_timeout
+        )
+        self.keys = Keyring.load(settings.keys) if settings.keys else Keyring()
+        self.metrics = Metrics()
+        self.journal = Journal(settings.turns)
+        self.tracing = open_tracing(settings.traces)
+        self.recorder = Recorder(settings.record) if settings.record else None
+        self.max_body = settings.max_body
+        self.limits = request_limits(settings)
+        self.dispatch = settings.enable_streaming_tool_dispatch
+        self.draining = False
+        self.store = open_store(settings.store, Retention())
+        self.responses = ResponseStore(self.store)
+        self._started = int(time.time())
+        self._counted: WeakSet[TurnFailure] = WeakSet()
+        self._entries = [entry for runtime in self.runtimes for entry in _catalog_entries(runtime)]
+        self.etag = catalog_etag(self._entries)
+        self.models = ServedModels(self.runtimes)
+
+    # ------------------------------------------------------------------------------------------------------- models
+
+    def rows(self) -> list[ModelRow]:
+        """What is served, for the model lists."""
+        return [
+            ModelRow(
+                id=runtime.id,
+                display_name=runtime.display_name,
+                created=self._started,
+                window=runtime.window,
+                max_output=runtime.window,
+                aliases=runtime.aliases,
+            )
+            for runtime in self.runtimes
+        ]
+
+    def entries(self) -> list[dict[str, Any]]:
+        """What is served, as Codex wants to know it."""
+        return self._entries
+
+    def runtime_for(self, model: str) -> ModelRuntime:
+        """The model that a name means: by id, alias, role or default."""
+        return self._found(model, None).model
+
+    def serving(self, inbound: Inbound[Any]) -> ModelRuntime:
+        """The model that answers a request; what the client should know about the choice becomes a note."""
+        conversation = inbound.conversation
+        found = self._found(conversation.model, conversation.context.turn_class)
+        inbound.notes += found.notes
+        if not conversation.model:
+            inbound.conversation = msgspec.structs.replace(conversation, model=found.model.id)
+        return found.model
+
+    def _found(self, model: str, turn_class: str | None) -> Found[ModelRuntime]:
+        try:
+            return self.models.find(model, turn_class)
+        except UnknownModel as error:
+            raise TurnFailure("not_found", str(error)) from None
+
+    # --------------------------------------------------------------------------------------------------- bookkeeping
+
+    def refused(self, api: str, failure: TurnFailure) -> None:
+        """A request that was refused before its turn began."""
+        if failure not in self._counted:
+            self.metrics.failures.labels(api, failure.kind).inc()
+        log.info("refused %s %s: %s", api, failure.kind, failure.message, extra={"turnwire": {"api": api}})
+
+    def finished(self, turn: TurnRecord[Any]) -> None:
+        """A turn that ran, whatever became of it."""
+        if turn.outcome is None:
+            return
+        summary = summary_of(turn)
+        self.metrics.observe_turn(turn, summary)
+        if turn.outcome.failure is not None:
+            # One that is also refused with a status comes by `refused` once more.
+            self._counted.add(turn.outcome.failure)
+        if turn.continuity.lost:
+            log.warning("turn %s: %s", turn.turn_id, sentence(turn.continuity))
+        self.journal.add(summary)
+        log.info("%s", summary.line, extra={"turnwire": msgspec.structs.asdict(summary)})
+        if self.recorder is not None:
+            self.recorder.write(turn)
+        if self.tracing is not None:
+            self.tracing.turn(turn, summary)
+
+
+def _catalog_entries(runtime: ModelRuntime) -> list[dict[str, Any]]:
+    entry = codex_entry(runtime.profile, runtime.id, window=runtime.window, title=runtime.display_name)
+    return alias_entries(entry, runtime.aliases)

@@ -1,0 +1,81 @@
+"""The one way in: from what a transport brought to turns that are ready to run.
+
+Promise: every request, whatever its API and transport, passes the same steps in the same order: drain, decode, rank,
+limits, prompt, verdict. A refusal is a TurnFailure that says what to change.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeVar
+
+from turnwire.continuity import Verdict
+from turnwire.gateway.apis.api import Api
+from turnwire.gateway.door.keys import ranked
+from turnwire.gateway.door.limits import RequestLimits
+from turnwire.gateway.turns.arrival import Arrival
+from turnwire.gateway.turns.ids import mint
+from turnwire.gateway.turns.record import TurnRecord
+from turnwire.gateway.turns.runtime import ModelRuntime
+from turnwire.parsers import Dialect, resolve
+from turnwire.prompts.prompt import Prompt
+from turnwire.protocols.wire import Inbound, TurnFailure
+
+__all__ = ["Admitting", "admit", "refuse_while_draining"]
+
+E = TypeVar("E")
+_PLAIN = resolve("plain")
+
+
+class Admitting(Protocol):
+    """What admission needs of the gateway."""
+
+    draining: bool
+    dispatch: bool
+    limits: RequestLimits
+
+    def runtime_for(self, model: str) -> ModelRuntime: ...
+
+    def serving(self, inbound: Inbound[Any]) -> ModelRuntime:
+        """The model that answers a request; what the client should know about the choice becomes a note."""
+        ...
+
+
+def refuse_while_draining(gateway: Admitting) -> None:
+    """Raise the refusal of a gateway that is about to stop."""
+    if gateway.draining:
+        raise TurnFailure("overloaded", "The gateway is shutting down; try again.", retry_after=1)
+
+
+async def admit(gateway: Admitting, api: Api[E], arrival: Arrival) -> list[TurnRecord[E]]:
+    """The turns of a request: one, or one for each prompt and choice it asks for."""
+    refuse_while_draining(gateway)
+    admitted: list[tuple[Inbound[E], ModelRuntime, Dialect, Prompt, Verdict]] = []
+    for inbound in await api.decode(arrival):
+        inbound.conversation = ranked(inbound.conversation, arrival.key)
+        if inbound.dispatch is None:
+            inbound.dispatch = gateway.dispatch
+        runtime = gateway.serving(inbound)
+        gateway.limits.check(inbound.conversation, len(arrival.body), fetches=runtime.fetches)
+        if inbound.prompt is None:
+            prompt, verdict = await runtime.prepare(inbound, arrival.tenant)
+            dialect = runtime.dialect
+        else:
+            prompt, verdict, dialect = runtime.raw_prompt(inbound.prompt), Verdict(state="first"), _PLAIN
+        admitted += [(inbound, runtime, dialect, prompt, verdict)] * inbound.choices
+    return [
+        TurnRecord(
+            api=api.name,
+            turn_id=mint(),
+            tenant=arrival.tenant,
+            started=arrival.started,
+            headers=arrival.headers,
+            body=arrival.body,
+            inbound=inbound,
+            runtime=runtime,
+            dialect=dialect,
+            exact=inbound.prompt is None,
+            prompt=prompt,
+            continuity=verdict,
+        )
+        for inbound, runtime, dialect, prompt, verdict in admitted
+    ]

@@ -1,0 +1,36 @@
+"""A turn under watch: the heartbeat keeps it alive or ends it, and whatever becomes of it is reported.
+
+Promise: each turn that was begun is reported exactly once, with its outcome.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from turnwire.gateway.turns.heartbeat import Heartbeat
+from turnwire.gateway.turns.record import TurnOutcome, TurnRecord
+from turnwire.gateway.turns.turn import Turn
+
+__all__ = ["Reporting", "run_watched"]
+
+
+class Reporting(Protocol):
+    """What watching needs of the gateway."""
+
+    heartbeat: Heartbeat
+
+    def finished(self, turn: TurnRecord[Any]) -> None:
+        """A turn that ran, whatever became of it."""
+        ...
+
+
+async def run_watched(gateway: Reporting, turn: Turn) -> TurnOutcome:
+    """Run a turn to its end; raises what `Turn.run` raises."""
+    record, heartbeat = turn.record, gateway.heartbeat
+    heartbeat.watch(turn)
+    turn.sink.attach(turn)
+    try:
+        return await turn.run()
+    finally:
+        record.silence = heartbeat.forget(turn)
+        gateway.finished(record)
