@@ -161,7 +161,7 @@ class ModelRuntime:
         self._tracker.remember(key, turn.prompt, conversation, outcome.output_ids, thought=thought, turn=turn.turn_id)
         if self._store is None or outcome.witness is None or not outcome.text:
             return
-        history, session = passage.prompt.history, conversation.context.session or ""
+        history, session = turn.prompt.history, conversation.context.session or ""
         if history is not None:
             keys = turn_keys(history, call_ids=outcome.call_ids, said=outcome.witness.said, session=session)
             # An engine that tells no ids still gets a stable replay: the same ids each time, if not its own.

@@ -48,13 +48,10 @@ _ENGINE_FAILURES: dict[str, ErrorKind] = {
     "internal": "engine_failed",
 }
 # What a client is told when the gateway itself ends its turn; an ending without words has no client to hear them.
-_ENDINGS: dict[str, TurnFailure | None] = {
-    "idle": TurnFailure("timeout", "The engine was silent for too long; try again.", retry_after=1),
-    "shutdown": TurnFailure("overloaded", "The gateway is shutting down; try again.", retry_after=1),
-    "stalled": None,
-    "gone": None,
+_ENDINGS: dict[str, tuple[ErrorKind, str]] = {
+    "idle": ("timeout", "The engine was silent for too long; try again."),
+    "shutdown": ("overloaded", "The gateway is shutting down; try again."),
 }
-_DEFECT = TurnFailure("internal", "The gateway failed in the middle of this turn.")
 
 
 class ClientGone(Exception):
@@ -168,7 +165,7 @@ class Turn:
             raise
         except Exception:
             log.exception("turn %s: a defect", self.record.turn_id)
-            self._fail(_DEFECT)
+            self._fail(TurnFailure("internal", "The gateway failed in the middle of this turn."))
         finally:
             timer.cancel()
             if self._generation is not None:
@@ -303,7 +300,8 @@ class Turn:
         """End the turn early: `idle`, `stalled`, `shutdown` or `gone`."""
         if self.record.ended_by is None and not self._ended.done():
             self.record.ended_by = reason
-            self._end(_ENDINGS[reason] or ClientGone())
+            words = _ENDINGS.get(reason)
+            self._end(ClientGone() if words is None else TurnFailure(*words, retry_after=1))
 
     # ------------------------------------------------------------------------------------------------- the end
 
