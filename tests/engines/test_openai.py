@@ -91,7 +91,7 @@ HISTORY = Conversation(
 
 def test_a_conversation_as_chat_messages() -> None:
     body, notes = chat_body(asking(HISTORY, max_tokens=50, temperature=0.5, stop=("END",)), "served", "reasoning")
-    assert notes == []
+    assert [note.code for note in notes] == ["upstream.order"]
     assert body["model"] == "served"
     assert body["messages"] == [
         {"role": "system", "content": "Be brief."},
@@ -151,11 +151,11 @@ def test_what_cannot_be_said_is_noted() -> None:
         thinking=Thinking(mode="on", budget=100),
     )
     _, notes = chat_body(asking(odd), None, "reasoning")
-    assert [note.code for note in notes] == ["block_not_passed", "block_not_passed", "thinking_not_passed"]
+    assert [note.code for note in notes] == ["upstream.block", "upstream.block", "upstream.thinking_budget"]
     assert "document" in notes[0].message
     _, notes = responses_body(asking(odd, stop=("x",), top_k=3), None)
-    assert [note.code for note in notes].count("block_not_passed") == 2
-    assert [note.code for note in notes].count("option_not_passed") == 2
+    assert [note.code for note in notes].count("upstream.block") == 2
+    assert [note.code for note in notes].count("upstream.option") == 2
 
 
 def test_a_conversation_as_response_items_keeps_its_order() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 from urllib.parse import urlsplit
 
@@ -16,6 +17,7 @@ import msgspec
 from turnwire.engines.interface import Engine
 
 if TYPE_CHECKING:
+    from turnwire.engines.upstream.thinking import Switches
     from turnwire.prompts.prompt import Tokenizer
 
 __all__ = ["CHAT_KINDS", "CONVERSATION_KINDS", "EngineKind", "EngineSpec", "SpecError", "create_engine", "parse_spec"]
@@ -125,10 +127,11 @@ def create_engine(
     model: str | None = None,
     api_key: str | None = None,
     window: int | None = None,
+    switches: Callable[[str], Switches | None] | None = None,
 ) -> Engine:
     """The engine of a spec, not yet started. `model` is the name the engine knows its model by (asked for where
     None); `api_key` goes to HTTP engines as a bearer token; `tokenizer` may be None only where the engine brings its
-    own."""
+    own; `switches` gives what a model's chat template calls thinking."""
     if spec.kind == "embedded":
         from turnwire.engines.embedded.engine import EmbeddedEngine
 
@@ -141,6 +144,10 @@ def create_engine(
         from turnwire.engines.upstream.responses import ResponsesEngine
 
         return ResponsesEngine(spec.target, model=model, api_key=api_key)
+    if spec.kind == "anthropic":
+        from turnwire.engines.upstream.messages import MessagesEngine
+
+        return MessagesEngine(spec.target, model=model, api_key=api_key)
     if spec.kind == "openai-raw" or spec.kind in CHAT_KINDS:
         from turnwire.engines.upstream.chat import OpenAIEngine
 
@@ -150,6 +157,7 @@ def create_engine(
             api_key=api_key,
             mode="text" if spec.kind == "openai-raw" else "events",
             server=spec.server or spec.kind,
+            switches=switches,
         )
     if tokenizer is None:
         raise SpecError(f"the {spec.kind} engine needs the model's tokenizer: give --tokenizer FILE")

@@ -84,14 +84,16 @@ class HTTPEngine(ABC):
         """What to send when a stream is left before its end, where closing the connection is not enough."""
         return None
 
+    def _headers(self) -> dict[str, str]:
+        """What every request carries besides its type: the key, in the engine's own way."""
+        return {"Authorization": f"Bearer {self._key}"} if self._key else {}
+
     # ------------------------------------------------------------------------------------------------- engine
 
     async def start(self) -> EngineInfo:
         """Connect and discover."""
         if self._session is None:
-            headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-            if self._key:
-                headers["Authorization"] = f"Bearer {self._key}"
+            headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", **self._headers()}
             self._session = aiohttp.ClientSession(
                 headers=headers,
                 connector=aiohttp.TCPConnector(force_close=True),
@@ -179,11 +181,11 @@ class HTTPEngine(ABC):
     def _request(self, call: Call, request_id: str) -> bytes:
         """The bytes of a request for a streaming answer."""
         body = msgspec.json.encode(call.body)
-        key = f"Authorization: Bearer {self._key}\r\n" if self._key else ""
+        own = "".join(f"{name}: {value}\r\n" for name, value in self._headers().items())
         head = (
             f"POST {self._address.prefix}{call.path} HTTP/1.1\r\nHost: {self._address.authority}\r\n"
             "Content-Type: application/json\r\nAccept: text/event-stream\r\nAccept-Encoding: identity\r\n"
-            f"{key}X-Request-Id: {quote(request_id)}\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"{own}X-Request-Id: {quote(request_id)}\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         return head.encode("latin-1", "replace") + body
 

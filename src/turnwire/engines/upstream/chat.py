@@ -26,7 +26,9 @@ from turnwire.engines.interface import (
     TokenLogprob,
 )
 from turnwire.engines.upstream.chat_body import chat_body
+from turnwire.engines.upstream.details import Details, readable
 from turnwire.engines.upstream.events import BlockWriter
+from turnwire.engines.upstream.thinking import Switches
 from turnwire.turns import Conversation, FinishReason
 
 __all__ = ["ChatReading", "OpenAIEngine"]
@@ -62,6 +64,7 @@ class _Delta(msgspec.Struct, gc=False):
     content: str | list[_Part] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
+    reasoning_details: list[dict[str, Any]] | None = None
     refusal: str | None = None
     tool_calls: list[_ToolCall] | None = None
 
@@ -107,6 +110,7 @@ class ChatReading(Reading):
         self._prompt = prompt_tokens
         self._raw = mode == "text"
         self._blocks = BlockWriter(conversation)
+        self._details = Details()
         self._texts: list[str] = []
         self._logprobs: list[TokenLogprob] = []
         self._calls = 0
@@ -129,6 +133,8 @@ class ChatReading(Reading):
                     self.error = error
                     break
         if self._reason is not None and not self._raw:
+            if self._details:
+                self._blocks.seal(self._details.carrier())
             self._blocks.close()
         if self._raw:
             text, logprobs = "".join(self._texts), tuple(self._logprobs)
@@ -171,6 +177,11 @@ class ChatReading(Reading):
 
     def _delta(self, delta: _Delta) -> None:
         thought = delta.reasoning_content or delta.reasoning
+        if delta.reasoning_details:
+            self._details.add(delta.reasoning_details)
+            thought = thought or readable(delta.reasoning_details)
+        elif self._details and not thought and (delta.content or delta.tool_calls):
+            self._blocks.seal(self._details.carrier())
         if thought:
             if self._learn is not None:
                 self._learn("reasoning_content" if delta.reasoning_content else "reasoning")
@@ -247,7 +258,8 @@ class _Embeddings(msgspec.Struct):
 
 
 class OpenAIEngine(HTTPEngine):
-    """A Chat Completions server. The address is its base, with or without `/v1`."""
+    """A Chat Completions server. The address is its base, with or without `/v1`. `server` is which one it is, and
+    `switches` says what a model's template calls thinking."""
 
     name = "the upstream server"
 
@@ -259,8 +271,11 @@ class OpenAIEngine(HTTPEngine):
         api_key: str | None = None,
         mode: Literal["events", "text"] = "events",
         server: str = "openai",
+        switches: Callable[[str], Switches | None] | None = None,
     ) -> None:
         self._server = server
+        self._switches_of = switches
+        self._switches: Switches | None = None
         base = base_url.rstrip("/").removesuffix("/chat/completions")
         super().__init__(base if base.endswith("/v1") else f"{base}/v1", model=model, api_key=api_key)
         self._mode = mode
@@ -289,6 +304,7 @@ class OpenAIEngine(HTTPEngine):
         elif models and known is None:
             warnings.append(f"the upstream server does not list the model {self._model!r} but {_names(models)}")
         self._window = known.window if known else None
+        self._switches = self._switches_of(self._model) if self._switches_of is not None else None
         return EngineInfo(name=self._server, model=self._model, window=self._window, warnings=tuple(warnings))
 
     async def _listed(self) -> tuple[list[_Model], list[str]]:
@@ -302,7 +318,7 @@ class OpenAIEngine(HTTPEngine):
         return models, [] if models else ["the upstream server lists no models"]
 
     def _call(self, request: GenerateRequest) -> Call:
-        body, notes = chat_body(request, self._model, self._reasoning_field)
+        body, notes = chat_body(request, self._model, self._reasoning_field, self._server, self._switches)
         return Call("/chat/completions", body, tuple(notes))
 
     def _reading(self, request: GenerateRequest) -> Reading:

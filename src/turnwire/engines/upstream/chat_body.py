@@ -1,7 +1,7 @@
 """A conversation as the JSON that an upstream Chat Completions server takes.
 
 Promise: everything Chat Completions can say is said, arguments byte for byte; what it cannot say is a note, never a
-silent loss. The order of thoughts among calls inside one assistant message is what this API has no words for.
+silent loss. The order of thoughts among calls inside one assistant message is what this API has no words for: a note.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import msgspec
 
 from turnwire.engines.http.wishes import made, sampling_wishes
 from turnwire.engines.interface import GenerateRequest
+from turnwire.engines.upstream.details import carried
+from turnwire.engines.upstream.thinking import Switches, thinking_fields
 from turnwire.turns import (
     Block,
     Conversation,
@@ -33,9 +35,14 @@ __all__ = ["chat_body", "image_url", "limits", "schema_of", "tool_arguments", "v
 
 
 def chat_body(
-    request: GenerateRequest, model: str | None, reasoning_field: str
+    request: GenerateRequest,
+    model: str | None,
+    reasoning_field: str,
+    server: str = "openai",
+    switches: Switches | None = None,
 ) -> tuple[dict[str, object], list[Note]]:
-    """The body of a streaming request, and notes on what could not be said."""
+    """The body of a streaming request, and notes on what could not be said. `server` is whose words for thinking are
+    used, `switches` what the model's template calls them."""
     conversation = request.conversation
     notes: list[Note] = []
     body: dict[str, object] = {
@@ -63,12 +70,12 @@ def chat_body(
                 "json_schema": {"name": form.name, "schema": form.schema, "strict": form.strict},
             }
         )
-    if conversation.thinking.effort is not None:
-        body["reasoning_effort"] = conversation.thinking.effort
-    elif conversation.thinking.mode is not None or conversation.thinking.budget is not None:
-        notes.append(Note("thinking_not_passed", "the upstream server decides by itself how much it thinks"))
+    fields, unsaid = thinking_fields(server, conversation.thinking, switches)
+    body |= fields
+    notes += unsaid
     if conversation.template_args:
-        body["chat_template_kwargs"] = conversation.template_args
+        said = body.get("chat_template_kwargs")
+        body["chat_template_kwargs"] = (said if isinstance(said, dict) else {}) | conversation.template_args
     return body, notes
 
 
@@ -156,21 +163,34 @@ def _result(block: ToolResultBlock, notes: list[Note]) -> Iterator[dict[str, obj
 
 def _assistant(message: Message, reasoning_field: str, notes: list[Note]) -> dict[str, object]:
     calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
-    thoughts = [block.text for block in message.blocks if isinstance(block, ReasoningBlock) and not block.redacted]
+    thoughts = [block for block in message.blocks if isinstance(block, ReasoningBlock)]
     answer: dict[str, object] = {"role": "assistant", "content": message.text or (None if calls else "")}
-    if thoughts:
-        answer[reasoning_field] = "".join(thoughts)
+    told = "".join(block.text for block in thoughts if not block.redacted)
+    if told:
+        answer[reasoning_field] = told
+    details = [piece for block in thoughts for piece in carried(block.seal) or ()]
+    if details:
+        answer["reasoning_details"] = details
+    if _out_of_order(message):
+        notes.append(Note("upstream.order", "Thoughts and text come before all calls on this wire, in whatever order."))
     if calls:
         answer["tool_calls"] = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": tool_arguments(call)}}
             for call in calls
         ]
     notes += [
-        Note("block_not_passed", f"an assistant block of type {_kind(block)} cannot be sent upstream")
+        Note("upstream.block", f"an assistant block of type {_kind(block)} cannot be sent upstream")
         for block in message.blocks
         if isinstance(block, (OpaqueBlock, ImageBlock))
     ]
     return answer
+
+
+def _out_of_order(message: Message) -> bool:
+    """Whether a thought or text follows a call, or a thought follows text: a message here has one place for each."""
+    ranks = {ReasoningBlock: 0, TextBlock: 1, ToolCallBlock: 2}
+    order = [ranks[type(block)] for block in message.blocks if type(block) in ranks]
+    return order != sorted(order)
 
 
 def _content(blocks: list[Any], notes: list[Note]) -> object:
@@ -185,7 +205,7 @@ def _content(blocks: list[Any], notes: list[Note]) -> object:
                 url["detail"] = block.detail
             parts.append({"type": "image_url", "image_url": url})
         else:
-            notes.append(Note("block_not_passed", f"a block of type {_kind(block)} cannot be sent upstream"))
+            notes.append(Note("upstream.block", f"a block of type {_kind(block)} cannot be sent upstream"))
     if all(part["type"] == "text" for part in parts):
         return "".join(str(part["text"]) for part in parts)
     return parts

@@ -17,6 +17,7 @@ from turnwire.engines.interface import Completion, EngineError, EventBatch, Gene
 from turnwire.engines.upstream.chat import OpenAIEngine
 from turnwire.engines.upstream.chat_body import image_url, schema_of, tool_arguments, visible_tools
 from turnwire.engines.upstream.events import BlockWriter
+from turnwire.engines.upstream.thinking import thinking_fields
 from turnwire.turns import (
     Conversation,
     FinishReason,
@@ -171,7 +172,7 @@ def responses_body(request: GenerateRequest, model: str | None) -> tuple[dict[st
     }
     body.update((name, value) for name, value in wishes.items() if value is not None)
     notes += [
-        Note("option_not_passed", f"a Responses server takes no {name}")
+        Note("upstream.option", f"a Responses server takes no {name}")
         for name in ("top_k", "min_p", "seed", "stop", "logprobs")
         if getattr(sampling, name) not in (None, ())
     ]
@@ -183,9 +184,10 @@ def responses_body(request: GenerateRequest, model: str | None) -> tuple[dict[st
             if form.schema is None
             else {"type": "json_schema", "name": form.name, "schema": form.schema, "strict": form.strict}
         }
-    if conversation.thinking.effort is not None:
-        body["reasoning"] = {"effort": conversation.thinking.effort}
-    return body, notes
+    fields, unsaid = thinking_fields("openai", conversation.thinking)
+    if "reasoning_effort" in fields:
+        body["reasoning"] = {"effort": fields["reasoning_effort"]}
+    return body, notes + unsaid
 
 
 def _tools(conversation: Conversation) -> dict[str, object]:
@@ -235,7 +237,7 @@ def _items(message: Message, notes: list[Note]) -> Iterator[dict[str, object]]:
         elif isinstance(block, ToolResultBlock):
             yield {"type": "function_call_output", "call_id": block.call_id, "output": _output(block, notes)}
         else:
-            notes.append(Note("block_not_passed", f"a block of type {block.wire_type} cannot be sent upstream"))
+            notes.append(Note("upstream.block", f"a block of type {block.wire_type} cannot be sent upstream"))
     if parts:
         yield {"type": "message", "role": message.role, "content": parts}
 
@@ -257,7 +259,7 @@ def _output(block: ToolResultBlock, notes: list[Note]) -> object:
         elif isinstance(part, ImageBlock):
             parts.append({"type": "input_image", "image_url": image_url(part), "detail": part.detail or "auto"})
         else:
-            notes.append(Note("block_not_passed", f"a block of type {part.wire_type} cannot be sent upstream"))
+            notes.append(Note("upstream.block", f"a block of type {part.wire_type} cannot be sent upstream"))
     return parts
 
 

@@ -91,7 +91,7 @@ async def _assembled(model: ModelSettings, shared: _Shared) -> ModelRuntime:
     told = f"{model.name}: " if shared.settings.models else ""
     engine: Engine | None = None
     try:
-        engine, info, source = await start_engines(model, shared.settings, shared.progress)
+        engine, info, source = await start_engines(model, shared.settings, shared.book, shared.progress)
         return _runtime(model, shared, engine, info, source)
     except BaseException as error:
         if engine is not None:

@@ -23,9 +23,11 @@ from turnwire.engines.embedded.engine import EmbeddedEngine, EmbeddedSettings
 from turnwire.engines.interface import Engine, EngineError, EngineInfo
 from turnwire.engines.pool.pool import PoolLimits, Worker, WorkerPool
 from turnwire.engines.spec import CONVERSATION_KINDS, EngineKind, EngineSpec, SpecError, create_engine, parse_spec
+from turnwire.engines.upstream.thinking import Switches
 from turnwire.gateway.settings import ModelSettings, Settings
 from turnwire.gateway.setup.engine_keys import engine_key
 from turnwire.gateway.setup.sources import PromptSource, SourceError, find_source
+from turnwire.profiles import ProfileBook
 from turnwire.prompts.prompt import Tokenizer
 
 __all__ = ["is_path", "start_engines"]
@@ -44,10 +46,12 @@ _TOKEN_SERVERS: dict[str, ServerKind] = {
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 
 
-async def start_engines(model: ModelSettings, settings: Settings, progress: Progress | None) -> Started:
+async def start_engines(
+    model: ModelSettings, settings: Settings, book: ProfileBook, progress: Progress | None
+) -> Started:
     """The started engines of a model as one pool, what they told, and what its prompts are written with."""
     specs = [parse_spec(text) for text in model.specs]
-    start = _Start(model, settings, specs)
+    start = _Start(model, settings, book, specs)
     await start.find_servers()
     start.check_kinds()
     if specs[0].kind == "embedded":
@@ -58,8 +62,9 @@ async def start_engines(model: ModelSettings, settings: Settings, progress: Prog
 class _Start:
     """One model being started."""
 
-    def __init__(self, model: ModelSettings, settings: Settings, specs: list[EngineSpec]) -> None:
+    def __init__(self, model: ModelSettings, settings: Settings, book: ProfileBook, specs: list[EngineSpec]) -> None:
         self._model = model
+        self._book = book
         self._settings = settings
         self._specs = specs
         self._key = engine_key(model.key_env, model.key_file, os.environ)
@@ -197,7 +202,14 @@ class _Start:
             asked = self._named or (able[0] if len(able) == 1 else None)
         elif asked is None and any(row.id == self._named for row in rows):
             asked = self._named
-        return create_engine(spec, tokenizer, model=asked, api_key=self._key, window=self._model.window)
+        return create_engine(
+            spec, tokenizer, model=asked, api_key=self._key, window=self._model.window, switches=self._switches
+        )
+
+    def _switches(self, name: str) -> Switches | None:
+        """What the model's template calls thinking, where its profile tells."""
+        profile = self._book.find(self._model.name or name) or self._book.find(name)
+        return profile.template_args if profile is not None else None
 
     def _pool(self, engines: Sequence[Engine], tokenizer: Tokenizer) -> WorkerPool:
         workers = [Worker(engine, str(spec)) for engine, spec in zip(engines, self._specs, strict=True)]

@@ -1,0 +1,62 @@
+"""`reasoning_details`: the thoughts of a turn as some servers want them back, piece by piece and unchanged.
+
+Promise: what came is kept whole as the thought's opaque carrier, and goes back as it came. A carrier of another kind is
+none of ours and is left alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+import msgspec
+
+__all__ = ["Details", "carried", "readable"]
+
+_MARK = "rd1."
+_JOINED = ("text", "summary", "data")
+
+
+class Details:
+    """The pieces of one thought, gathered from a stream."""
+
+    def __init__(self) -> None:
+        self._pieces: list[dict[str, Any]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._pieces)
+
+    def add(self, pieces: list[dict[str, Any]]) -> None:
+        """More of the stream; a piece with the index and type of the last one continues it."""
+        for piece in pieces:
+            last = self._pieces[-1] if self._pieces else {}
+            if last and all(last.get(name) == piece.get(name) for name in ("type", "index")) and "index" in piece:
+                for name, value in piece.items():
+                    if name in _JOINED and isinstance(last.get(name), str) and isinstance(value, str):
+                        last[name] += value
+                    elif value is not None:
+                        last[name] = value
+            else:
+                self._pieces.append(dict(piece))
+
+    def carrier(self) -> str:
+        """All of it in one opaque word; the next thought starts empty."""
+        pieces, self._pieces = self._pieces, []
+        return _MARK + base64.urlsafe_b64encode(msgspec.json.encode(pieces)).decode()
+
+
+def readable(pieces: list[dict[str, Any]]) -> str:
+    """What of the pieces a person may read."""
+    return "".join(str(piece.get("text") or piece.get("summary") or "") for piece in pieces)
+
+
+def carried(seal: str | None) -> list[Any] | None:
+    """The pieces in a carrier, or None where it is not one of these."""
+    if seal is None or not seal.startswith(_MARK):
+        return None
+    try:
+        pieces = msgspec.json.decode(base64.urlsafe_b64decode(seal[len(_MARK) :]))
+    except (binascii.Error, msgspec.DecodeError, ValueError):
+        return None
+    return pieces if isinstance(pieces, list) else None
