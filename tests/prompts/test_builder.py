@@ -40,6 +40,10 @@ class Counting:
         self.characters += len(text)
         return self._inner.encode(text)
 
+    def encode_literal(self, text: str, literal: Sequence[tuple[int, int]]) -> list[int]:
+        self.characters += len(text)
+        return self._inner.encode_literal(text, literal)
+
     def decode(self, ids: Sequence[int], *, skip_special: bool = False) -> str:
         return self._inner.decode(ids, skip_special=skip_special)
 
@@ -49,6 +53,10 @@ class Counting:
     @property
     def special_tokens(self) -> dict[str, int]:
         return self._inner.special_tokens
+
+    @property
+    def control_tokens(self) -> dict[str, int]:
+        return self._inner.control_tokens
 
     @property
     def vocab_size(self) -> int:

@@ -25,6 +25,7 @@ _Tokens: TypeAlias = Annotated[int, Meta(ge=1, le=1 << 31)]
 _Layers: TypeAlias = Annotated[int, Meta(ge=-1, le=100_000)]
 _Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=512)]
 _History: TypeAlias = Literal["keep", "model", "drop"]
+_ContentControl: TypeAlias = Literal["text", "refuse", "allow"]
 
 
 class SettingsError(ValueError):
@@ -66,6 +67,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     template: Annotated[str | None, Meta(description="Chat template file (Jinja).")] = None
     tokenizer: Annotated[str | None, Meta(description="tokenizer.json, or a folder that holds one.")] = None
     history_thinking: Annotated[_History | None, Meta(description="As the setting of the same name.")] = None
+    content_control: Annotated[_ContentControl | None, Meta(description="As the setting of the same name.")] = None
     gpu_layers: Annotated[_Layers | None, Meta(description="Embedded engine: layers on the GPU; -1 is all.")] = None
     defaults: Annotated[ModelDefaults, Meta(description="What requests get that say nothing.")] = ModelDefaults()
     roles: Annotated[tuple[Role, ...], Meta(description="What it stands in for; see docs/models.md.")] = ()
@@ -108,6 +110,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Literal["sent", "canonical"], Meta(description="Tools in the prompt: as sent, or sorted.")
     ] = "sent"
     hoist_system: Annotated[bool, Meta(description="Move system text that changes out of the shared prefix.")] = True
+    content_control: Annotated[
+        _ContentControl,
+        Meta(description="Content that spells a control token: it stays text, is refused, or let through."),
+    ] = "text"
     enable_streaming_tool_dispatch: Annotated[bool, Meta(description="tool_call_dispatch for everybody.")] = False
     websocket: Annotated[bool, Meta(description="Responses over a WebSocket.")] = True
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -23,6 +23,7 @@ from turnwire.prompts.replay.rephrase import in_template_order, spoken_in_order,
 from turnwire.prompts.replay.sections import labelled
 from turnwire.prompts.replay.splicer import Scribe, Text, UnknownSeam
 from turnwire.prompts.stability import StabilityOptions, stabilise
+from turnwire.prompts.templates.control_text import ControlText, Marks
 from turnwire.prompts.templates.probing.probe import probe
 from turnwire.prompts.templates.template import Renderer, TemplateFailure
 from turnwire.prompts.templates.traits import TemplateTraits
@@ -31,13 +32,16 @@ from turnwire.turns import Conversation, Message, Note, ReasoningBlock, TextBloc
 __all__ = ["PromptBuilder"]
 
 _encode = msgspec.msgpack.Encoder().encode
+_THOUGHT_MARKS = ("<think>", "</think>")  # those that templates read out of an assistant's text
 _ENDING = 24  # tokens of an output that are looked at for an end-of-turn mark
 
 
 class PromptBuilder:
     """Builds prompts for one model: its template and tokenizer, what probing showed of the template, the operator's
     replay policy and stability options, and the tokens that may end a turn (by default those the template names).
-    Several threads may use one. A template that does not show what the user says raises TemplateFailure."""
+    `content_control` says what becomes of content that spells a control token: it stays `text`, the conversation is
+    `refuse`d, or the token is let through (`allow`). Several threads may use one. A template that does not show what
+    the user says raises TemplateFailure."""
 
     def __init__(
         self,
@@ -49,6 +53,7 @@ class PromptBuilder:
         stability: StabilityOptions | None = None,
         memory: PieceMemory | None = None,
         end_tokens: Sequence[str] | None = None,
+        content_control: Literal["text", "refuse", "allow"] = "text",
     ) -> None:
         self.template = template
         self.tokenizer = tokenizer
@@ -59,6 +64,8 @@ class PromptBuilder:
         self.stability = stability or StabilityOptions()
         self.memory = memory or PieceMemory()
         self.end_tokens = tuple(end_tokens if end_tokens is not None else template.end_tokens)
+        self.content_control = content_control
+        self.control = ControlText(tokenizer.control_tokens)
 
     def build(self, conversation: Conversation, recall: Recall | None = None) -> Prompt:
         """The prompt for the conversation's next assistant turn; a conversation that ends with assistant text is
@@ -75,15 +82,51 @@ class PromptBuilder:
             stable = msgspec.structs.replace(stable, messages=stable.messages[:-1])
         plan = self.policy.plan(stable, self.traits)
         notes.extend(plan.notes)
-        draft = _Draft(self, stable.messages, stable.tools, plan, notes)
+        messages = _without_thoughts(stable.messages, plan.bare)
+        shown = self._shown(messages, stable.tools, plan, begun)
+        draft = _Draft(self, messages, stable.tools, shown, plan, notes)
         turns = draft.exact_turns(recall)
         try:
-            return draft.prompt(turns, begun)
+            return draft.prompt(turns)
         except (UnknownSeam, TemplateFailure) as error:
             if not turns:
                 raise
             notes.append(noted("replay.not_spliced", error))
-            return draft.prompt({}, begun)
+            return draft.prompt({})
+
+    def _shown(self, messages: Sequence[Message], tools: Sequence[Tool], plan: Plan, begun: str | None) -> _Shown:
+        """What the template is given: the conversation, with marks wherever its content could become control."""
+        control = self.control
+        found = self.content_control != "allow" and (
+            any(map(control.in_message, messages))
+            or any(map(control.in_tool, tools))
+            or control.in_value(plan.args)
+            or (begun is not None and control.in_text(begun))
+        )
+        if not found:
+            return _Shown(messages, tools, plan.args, begun, None)
+        if self.content_control == "refuse":
+            raise TemplateFailure(
+                "control", "content spells a control token of the model, and the operator allows none"
+            )
+        marks = control.marks(messages, tools, [plan.args, begun])
+        if marks is None:
+            raise TemplateFailure("control", "content spells control tokens and uses every Unicode noncharacter")
+        kept = _THOUGHT_MARKS if self.traits.strips_thoughts else ()
+        marked = tuple(marks.message(message, kept if _tells_thoughts(message) else ()) for message in messages)
+        if begun is not None:
+            begun = _continued(begun, marks)
+        return _Shown(marked, tuple(map(marks.tool, tools)), marks.value(plan.args), begun, marks)
+
+
+class _Shown(msgspec.Struct, frozen=True):
+    """A conversation as the template gets it."""
+
+    messages: Sequence[Message]
+    tools: Sequence[Tool]
+    args: dict[str, Any]
+    begun: str | None
+    marks: Marks | None
 
 
 class _Turn(msgspec.Struct, frozen=True):
@@ -103,17 +146,19 @@ class _Draft:
         builder: PromptBuilder,
         messages: Sequence[Message],
         tools: Sequence[Tool],
+        shown: _Shown,
         plan: Plan,
         notes: list[Note],
     ) -> None:
         self._builder = builder
         self._traits = builder.traits
-        self._messages = _without_thoughts(messages, plan.bare)
+        self._messages = messages
+        self._shown = shown
         self._tools = tools
         self._plan = plan
         self._notes = notes
-        shown = [_without_carriers(message) for message in self._messages]
-        self._scribe = Scribe(builder.template, builder.traits, shown, tools, notes, builder.end_tokens)
+        rendered = [_without_carriers(message) for message in shown.messages]
+        self._scribe = Scribe(builder.template, builder.traits, rendered, shown.tools, notes, builder.end_tokens)
         digests = [_digest(_encode(message)) for message in self._messages]
         self._chain = _chained(digests)
         self._history = History(self._messages, digests, tools)
@@ -125,8 +170,7 @@ class _Draft:
         """The turns that are put in as tokens, by the index of their message."""
         turns: dict[int, _Turn] = {}
         for position in sorted(self._plan.exact):
-            message = self._messages[position]
-            found = self._recalled(position, recall) or self._ordered(message)
+            found = self._recalled(position, recall) or self._ordered(self._shown.messages[position])
             if found is not None and found.ids:
                 turns[position] = found
         return turns
@@ -142,20 +186,36 @@ class _Draft:
         thinking = self._begun_thinking(turn, message)
         if turn.complete:
             return _Turn(turn.ids, True, thinking)
-        rest = spoken_on(self._scribe, self._traits, message.blocks[turn.blocks :], self._plan.args, after_thought=True)
+        unsaid = self._shown.messages[position].blocks[turn.blocks :]
+        rest = spoken_on(self._scribe, self._traits, unsaid, self._shown.args, after_thought=True)
         if rest is None:
             return None
-        return _Turn([*turn.ids, *self._builder.tokenizer.encode(rest)], False, thinking)
+        return _Turn([*turn.ids, *self._encoded(rest)], False, thinking)
 
     def _ordered(self, message: Message) -> _Turn | None:
         """A turn nobody can recall: the template may render it, unless it would lose the order of its blocks."""
         if in_template_order(message.blocks):
             return None
-        speech = spoken_in_order(self._scribe, self._traits, message.blocks, self._plan.args, self._plan.thinking)
+        speech = spoken_in_order(self._scribe, self._traits, message.blocks, self._shown.args, self._plan.thinking)
         if speech is None:
             self._notes.append(noted("replay.order_lost"))
             return None
-        return _Turn(self._builder.tokenizer.encode(speech.text), False, speech.thinking)
+        return _Turn(self._encoded(speech.text), False, speech.thinking)
+
+    def _encoded(self, rendered: str) -> list[int]:
+        """The ids of what the template wrote from content."""
+        text, literal = self._unmarked(rendered)
+        tokenizer = self._builder.tokenizer
+        return tokenizer.encode_literal(text, literal) if literal else tokenizer.encode(text)
+
+    def _unmarked(self, rendered: str) -> tuple[str, Sequence[tuple[int, int]]]:
+        """Rendered text without marks, and the spans in it that stay text."""
+        if self._shown.marks is None:
+            return rendered, ()
+        text, literal = self._shown.marks.taken_out(rendered)
+        if literal:
+            self._notes.append(noted("prompt.control_text"))
+        return text, literal
 
     def _begun_thinking(self, turn: RecalledTurn, message: Message) -> bool | None:
         """Whether the turn was written behind a header with thinking on."""
@@ -177,7 +237,8 @@ class _Draft:
 
     # ------------------------------------------------------------------------------------------------- assembly
 
-    def prompt(self, turns: Mapping[int, _Turn], begun: str | None) -> Prompt:
+    def prompt(self, turns: Mapping[int, _Turn]) -> Prompt:
+        begun = self._shown.begun
         ids: list[int] = []
         sections: list[Section] = []
         stops = [*sorted(turns), len(self._messages)]
@@ -191,10 +252,10 @@ class _Draft:
             _append(ids, sections, piece)
         tail = piece.tail or ""
         if begun is not None:
-            started = self._builder.tokenizer.encode(begun)
+            started = self._encoded(begun)
             sections.append(Section("message", len(self._messages), len(ids), len(ids) + len(started)))
             ids.extend(started)
-            tail += begun
+            tail += self._unmarked(begun)[0]
         return Prompt(
             ids=ids,
             tail=tail,
@@ -212,9 +273,9 @@ class _Draft:
         elif before is None and begun is not None and self._traits.thought_open:
             thinking = False  # what is continued is text, and the header must not open a thought before it
         if thinking == self._plan.thinking:
-            return self._plan.args
+            return self._shown.args
         switch = self._traits.thinking_on if thinking else self._traits.thinking_off
-        return {**self._plan.args, **(switch or {})}
+        return {**self._shown.args, **(switch or {})}
 
     def _head(self, end: int, before: _Turn | None, begun: str | None) -> Piece:
         args = self._args(before, begun)
@@ -244,14 +305,31 @@ class _Draft:
         if piece is None or (last and piece.tail is None):
             before = len(self._notes)
             text = write()
+            whole, literal = self._unmarked(text.whole)
             tools = self._tools if start == 0 else ()
-            labels = labelled(text.whole, text.tail, self._messages, start, end, tools)
+            labels = labelled(whole, text.tail, self._messages, start, end, tools)
             said = tuple(self._notes[before:])
-            piece = tokenized(self._builder.tokenizer, text.whole, labels, text.tail, said)
+            piece = tokenized(self._builder.tokenizer, whole, labels, text.tail, said, literal)
             memory.put(key, piece)
         else:
             self._notes.extend(piece.notes)
         return piece
+
+
+def _tells_thoughts(message: Message) -> bool:
+    """Whether a thought may stand in the message's text: one of the assistant's without a thought beside it."""
+    return message.role == "assistant" and not any(isinstance(block, ReasoningBlock) for block in message.blocks)
+
+
+def _continued(begun: str, marks: Marks) -> str:
+    """Text to be continued, marked. It may begin with a thought of its own, open or closed."""
+    opener, closer = _THOUGHT_MARKS
+    start = len(begun) - len(begun.lstrip())
+    if not begun.startswith(opener, start):
+        return marks.text(begun)
+    start += len(opener)
+    thought, close, answer = begun[start:].partition(closer)
+    return begun[:start] + marks.text(thought) + close + marks.text(answer)
 
 
 def _begun(messages: Sequence[Message]) -> str | None:

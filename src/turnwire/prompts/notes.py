@@ -12,6 +12,7 @@ __all__ = ["NOTES", "noted"]
 NOTES: dict[str, str] = {
     "content.image_omitted": "images cannot be put into a text prompt; a placeholder stands for them",
     "content.opaque_omitted": "a {} block has no place in the prompt",
+    "prompt.control_text": "text that spells a control token of the model was put into the prompt as ordinary text",
     "replay.arguments_not_json": "the arguments of a call to {} are not JSON; they are shown as one text",
     "replay.calls_as_text": "the chat template writes no calls; they are shown as text",
     "replay.not_spliced": "earlier turns were rendered by the chat template: {}",

@@ -86,6 +86,10 @@ class Tokenizer(Protocol):
 
     def encode(self, text: str) -> list[int]: ...
 
+    def encode_literal(self, text: str, literal: Sequence[tuple[int, int]]) -> list[int]:
+        """The same, but the ascending spans `literal` are ordinary characters even where they spell a special token."""
+        ...
+
     def decode(self, ids: Sequence[int], *, skip_special: bool = False) -> str: ...
 
     def detokenizer(self, *, skip_special: bool = False) -> Detokenizer: ...
@@ -93,6 +97,11 @@ class Tokenizer(Protocol):
     @property
     def special_tokens(self) -> dict[str, int]:
         """Every added or special token's text and id."""
+        ...
+
+    @property
+    def control_tokens(self) -> dict[str, int]:
+        """Those of them that only the template and the model may write."""
         ...
 
     @property

@@ -133,7 +133,12 @@ def _runtime(
         info=info,
         dialect=dialect,
         builder=PromptBuilder(
-            renderer, source.tokenizer, policy=policy, stability=stability, end_tokens=source.ends or None
+            renderer,
+            source.tokenizer,
+            policy=policy,
+            stability=stability,
+            end_tokens=source.ends or None,
+            content_control=model.content_control or settings.content_control,
         ),
         tokenizer=source.tokenizer,
         window=model.window or info.window or (profile.window if profile else None) or DEFAULT_WINDOW,

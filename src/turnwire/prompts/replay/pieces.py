@@ -70,11 +70,17 @@ class PieceMemory:
 
 
 def tokenized(
-    tokenizer: Tokenizer, text: str, labels: Sequence[Label], tail: str | None = None, notes: tuple[Note, ...] = ()
+    tokenizer: Tokenizer,
+    text: str,
+    labels: Sequence[Label],
+    tail: str | None = None,
+    notes: tuple[Note, ...] = (),
+    literal: Sequence[tuple[int, int]] = (),
 ) -> Piece:
-    """A piece from text. Where a label starts inside a token, its section starts at the next one."""
-    ids = tokenizer.encode(text)
-    starts = _offsets(tokenizer, text, [label.start for label in labels], len(ids))
+    """A piece from text, of which the spans `literal` stay text whatever they spell. Where a label starts inside a
+    token, its section starts at the next one."""
+    ids = tokenizer.encode_literal(text, literal) if literal else tokenizer.encode(text)
+    starts = _offsets(tokenizer, text, [label.start for label in labels], len(ids), literal)
     ends = [*starts[1:], len(ids)]
     sections = tuple(
         Section(label.kind, label.index, start, end)  # type: ignore[arg-type]
@@ -84,19 +90,27 @@ def tokenized(
     return Piece(ids=array("I", ids), sections=sections, tail=tail, notes=notes)
 
 
-def _offsets(tokenizer: Tokenizer, text: str, positions: Sequence[int], total: int) -> list[int]:
+def _offsets(
+    tokenizer: Tokenizer, text: str, positions: Sequence[int], total: int, literal: Sequence[tuple[int, int]]
+) -> list[int]:
     """How many tokens come before each position. Where a special token starts there the count is exact; in between it
     may be off by a token for each position since."""
+
+    def count(start: int, end: int) -> int:
+        inside = [(max(a, start) - start, min(b, end) - start) for a, b in literal if a < end and start < b]
+        part = text[start:end]
+        return len(tokenizer.encode_literal(part, inside) if inside else tokenizer.encode(part))
+
     special = tuple(tokenizer.special_tokens)
     exact, exact_at = 0, 0
     counted, before = 0, 0
     found: list[int] = []
     for position in positions:
         if text.startswith(special, position):
-            exact += len(tokenizer.encode(text[exact_at:position]))
+            exact += count(exact_at, position)
             counted, exact_at = exact, position
         else:
-            counted += len(tokenizer.encode(text[before:position]))
+            counted += count(before, position)
         before = position
         found.append(min(counted, total))
     return found

@@ -15,7 +15,9 @@ import msgspec
 
 from turnwire.prompts.prompt import Detokenizer
 from turnwire.prompts.tokenizers.detokenizer import ByteDetokenizer, TokenBytes, WindowDetokenizer
+from turnwire.prompts.tokenizers.literals import Markers, encode_around
 from turnwire.prompts.tokenizers.patterns import SAFE_EXPRESSIONS
+from turnwire.prompts.tokenizers.spellings import is_control, longest_of
 
 if TYPE_CHECKING:
     import tokenizers
@@ -84,6 +86,28 @@ class HFTokenizer:
         found = self._inner.encode_batch_fast(texts, add_special_tokens=False)
         return [encoding.ids for encoding in found]
 
+    def encode_literal(self, text: str, literal: Sequence[tuple[int, int]]) -> list[int]:
+        return encode_around(text, literal, self.markers, self.encode, self.encode_plain)
+
+    def encode_plain(self, text: str, first: bool) -> list[int]:
+        """The ids of text without a single control token, whatever it spells. `first`: it begins its text."""
+        ids = self._plainly(text, first)
+        if self._control_ids.isdisjoint(ids):
+            return ids
+        # The vocabulary itself joins characters to a control token: keep those characters apart.
+        ids, at = [], 0
+        for found in self._control_spellings.finditer(text):
+            for end in (found.start(), *range(found.start() + 1, found.end() + 1)):
+                if end > at:
+                    ids += self._plainly(text[at:end], first and at == 0)
+                    at = end
+        return ids + (self._plainly(text[at:], first and at == 0) if at < len(text) else [])
+
+    def _plainly(self, text: str, first: bool) -> list[int]:
+        beginning, later, moved = self._plain
+        found: list[int] = (beginning if first else later).encode(text, add_special_tokens=False).ids
+        return [moved.get(id_, id_) for id_ in found] if moved else found
+
     def decode(self, ids: Sequence[int], *, skip_special: bool = False) -> str:
         if not self._byte_level:
             return self._inner.decode(list(ids), skip_special_tokens=skip_special)
@@ -99,6 +123,48 @@ class HFTokenizer:
     def special_tokens(self) -> dict[str, int]:
         return {token.content: id_ for id_, token in self._added.items()}
 
+    @cached_property
+    def control_tokens(self) -> dict[str, int]:
+        return {token.content: id_ for id_, token in self._added.items() if is_control(token.content, token.special)}
+
+    @cached_property
+    def markers(self) -> Markers:
+        """Every added token, and which of them take blanks along."""
+        added = self._added.values()
+        return Markers(
+            expression=longest_of(self.special_tokens) if self._added else None,
+            takes_before=frozenset(token.content for token in added if token.lstrip),
+            takes_after=frozenset(token.content for token in added if token.rstrip),
+        )
+
+    @cached_property
+    def _control_ids(self) -> frozenset[int]:
+        return frozenset(self.control_tokens.values())
+
+    @cached_property
+    def _control_spellings(self) -> re.Pattern[str]:
+        return longest_of(self.control_tokens)
+
+    @cached_property
+    def _plain(self) -> tuple[tokenizers.Tokenizer, tokenizers.Tokenizer, dict[int, int]]:
+        """The same tokenizer without control tokens, over the same vocabulary in memory: for what begins a text, and
+        for what comes later; and the ids that its other added tokens have here, by those they have there."""
+        ordinary = {id_: token for id_, token in self._added.items() if token.content not in self.control_tokens}
+
+        def made(pre_tokenizer: Any) -> tokenizers.Tokenizer:
+            plain: tokenizers.Tokenizer = import_tokenizers().Tokenizer(self._inner.model)
+            if self._inner.normalizer is not None:
+                plain.normalizer = self._inner.normalizer
+            if pre_tokenizer is not None:
+                plain.pre_tokenizer = pre_tokenizer
+            plain.add_tokens(list(ordinary.values()))
+            return plain
+
+        beginning = made(self._inner.pre_tokenizer)
+        later = made(_never_first(self._pipes["pre_tokenizer"])) if _first_differs(self._pipes) else beginning
+        there = {id_: beginning.token_to_id(token.content) for id_, token in ordinary.items()}
+        return beginning, later, {other: id_ for id_, other in there.items() if other is not None and other != id_}
+
     @property
     def vocab_size(self) -> int:
         return self._inner.get_vocab_size()
@@ -111,7 +177,7 @@ class HFTokenizer:
         greedy = {token.content for token in added if token.lstrip or token.rstrip or token.single_word}
         inside = [token.content for token in added if token.normalized]
         return Cuts(
-            markers=_longest_of(first) if first else None,
+            markers=longest_of(first) if first else None,
             clean={text: self.special_tokens[text] for text in first if text not in greedy},
             after_letter=not greedy and not any(" " in text for text in inside) and _cuts_after_letter(self._pipes),
             first_differs=_first_differs(self._pipes),
@@ -125,27 +191,6 @@ class HFTokenizer:
     def _skipping(self) -> TokenBytes:
         fixed = {id_: b"" if t.special else t.content.encode() for id_, t in self._added.items()}
         return TokenBytes(self._inner.id_to_token, fixed)
-
-
-def _longest_of(texts: list[str]) -> re.Pattern[str]:
-    """An expression that finds the leftmost, longest of the texts; a tree, because there may be thousands of them."""
-    root: dict[str, Any] = {}
-    for text in texts:
-        node = root
-        for char in text:
-            node = node.setdefault(char, {})
-        node[""] = {}
-
-    def spell(node: dict[str, Any]) -> str:
-        ends = "" in node
-        branches = [re.escape(char) + spell(below) for char, below in node.items() if char]
-        if not branches:
-            return ""
-        if len(branches) == 1 and not ends:
-            return branches[0]
-        return "(?:" + "|".join(branches) + ")" + ("?" if ends else "")
-
-    return re.compile("(" + spell(root) + ")")
 
 
 def _pipes(inner: tokenizers.Tokenizer) -> dict[str, Any]:
@@ -199,3 +244,19 @@ def _cuts_after_letter(pipes: dict[str, Any]) -> bool:
 def _first_differs(pipes: dict[str, Any]) -> bool:
     """Whether the first part of a text gets a blank that later parts do not get."""
     return any(part.get("prepend_scheme") == "first" for part in _parts(pipes["pre_tokenizer"]))
+
+
+def _never_first(pre_tokenizer: Any) -> Any:
+    """A pre-tokenizer that treats every text as one that comes later."""
+
+    def changed(step: Any) -> Any:
+        if isinstance(step, dict):
+            never = {"prepend_scheme": "never"} if step.get("prepend_scheme") == "first" else {}
+            return {key: changed(value) for key, value in step.items()} | never
+        return [changed(item) for item in step] if isinstance(step, list) else step
+
+    parts = ("truncation", "padding", "normalizer", "post_processor", "decoder")
+    model = {"type": "BPE", "vocab": {}, "merges": []}
+    described = {"version": "1.0", "added_tokens": [], "model": model, "pre_tokenizer": changed(pre_tokenizer)}
+    whole = msgspec.json.encode(described | dict.fromkeys(parts)).decode()
+    return import_tokenizers().Tokenizer.from_str(whole).pre_tokenizer

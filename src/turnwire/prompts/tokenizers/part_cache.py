@@ -18,6 +18,7 @@ import msgspec
 
 from turnwire.prompts.prompt import Detokenizer, Tokenizer
 from turnwire.prompts.tokenizers.hf import Cuts
+from turnwire.prompts.tokenizers.literals import Markers, encode_around
 
 __all__ = ["CacheFigures", "CuttableTokenizer", "PrefixTokenizer"]
 
@@ -32,8 +33,13 @@ class CuttableTokenizer(Tokenizer, Protocol):
 
     def encode_many(self, texts: list[str]) -> list[list[int]]: ...
 
+    def encode_plain(self, text: str, first: bool) -> list[int]: ...
+
     @property
     def cuts(self) -> Cuts: ...
+
+    @property
+    def markers(self) -> Markers: ...
 
 
 class CacheFigures(msgspec.Struct, frozen=True):
@@ -94,6 +100,9 @@ class PrefixTokenizer:
                 ids.extend(place)
         return ids
 
+    def encode_literal(self, text: str, literal: Sequence[tuple[int, int]]) -> list[int]:
+        return encode_around(text, literal, self._inner.markers, self.encode, self._inner.encode_plain)
+
     def decode(self, ids: Sequence[int], *, skip_special: bool = False) -> str:
         return self._inner.decode(ids, skip_special=skip_special)
 
@@ -103,6 +112,10 @@ class PrefixTokenizer:
     @property
     def special_tokens(self) -> dict[str, int]:
         return self._inner.special_tokens
+
+    @property
+    def control_tokens(self) -> dict[str, int]:
+        return self._inner.control_tokens
 
     @property
     def vocab_size(self) -> int:
