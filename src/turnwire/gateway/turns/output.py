@@ -14,7 +14,7 @@ import msgspec
 from turnwire.prompts.recall.seals import TurnSealer
 from turnwire.turns import BlockClosed, BlockDelta, BlockOpened, Event, Note, ToolCallClosed
 
-__all__ = ["OutputLog", "Said", "Stamping"]
+__all__ = ["OutputLog", "Stamping"]
 
 
 class OutputLog:
@@ -75,29 +75,3 @@ class Stamping:
         elif isinstance(event, Note):
             self.notes.append(event)
         return event
-
-
-class Said:
-    """A turn's prose and calls, for the check of what its client demanded."""
-
-    __slots__ = ("_prose", "_texts", "calls")
-
-    def __init__(self) -> None:
-        self._prose: set[int] = set()
-        self._texts: list[str] = []
-        self.calls: list[tuple[str, str]] = []
-
-    def feed(self, events: Sequence[Event]) -> None:
-        """Take more of the turn's events."""
-        for event in events:
-            if isinstance(event, BlockOpened) and event.kind == "text":
-                self._prose.add(event.index)
-            elif isinstance(event, BlockDelta) and event.index in self._prose:
-                self._texts.append(event.text)
-            elif isinstance(event, ToolCallClosed):
-                self.calls.append((event.name, event.arguments))
-
-    @property
-    def text(self) -> str:
-        """All of the prose."""
-        return "".join(self._texts)

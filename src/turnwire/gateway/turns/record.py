@@ -42,7 +42,7 @@ class TurnOutcome(msgspec.Struct, kw_only=True):
 class TurnRecord(msgspec.Struct, Generic[E], kw_only=True):
     """A turn from its admission on. Times are monotonic seconds: `started` is when its request had been read. `exact`
     turns are sealed and remembered; a raw completion is not, and its `dialect` sees only text. `reply` collects the
-    answer as a message where the API keeps it. `ended_by` says who ended it early (the client: `gone`, a stalled
+    answer as a message where somebody needs it. `ended_by` says who ended it early (the client: `gone`, a stalled
     reader: `stalled`, a silent engine: `idle`, the operator: `shutdown`); `silence` is how long its engine said
     nothing, `dispatches` how long each call took from parsed to written."""
 

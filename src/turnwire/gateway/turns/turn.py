@@ -25,12 +25,13 @@ from turnwire.engines.interface import (
     Hints,
     TokenBatch,
 )
-from turnwire.gateway.turns.output import OutputLog, Said, Stamping
+from turnwire.gateway.turns.output import OutputLog, Stamping
 from turnwire.gateway.turns.reasoning_tokens import thought_tokens
 from turnwire.gateway.turns.record import TurnOutcome, TurnRecord
 from turnwire.gateway.turns.sink import Sink
 from turnwire.parsers import Parser, start_state
 from turnwire.prompts.recall.witness import Witness
+from turnwire.protocols.reply import Reply
 from turnwire.protocols.wire import Encoder, ErrorKind, TurnFailure
 from turnwire.turns import Event, Finished, FinishReason, Note, Sampling, SealCarried, TokensScored, Usage
 
@@ -104,7 +105,6 @@ class Turn:
         self.usage = Usage(len(prompt.ids), min(foreseen, len(prompt.ids)))
         self.outcome = TurnOutcome(usage=self.usage, witness=self._witness, output_ids=self._log.ids)
         self._plan = ConstraintPlan()
-        self._said: Said | None = None
         self._prefilled = 0
         self._parser: Parser | None = None
         self._head = b""
@@ -180,7 +180,8 @@ class Turn:
         start = start_state(record.prompt.tail, record.dialect)
         plan = self._plan = plan_constraint(conversation, record.dialect, capabilities, start)
         self._stamping.notes.extend(plan.notes)
-        self._said = Said() if plan.check is not None else None
+        if plan.check is not None and record.reply is None:
+            record.reply = Reply()
         if capabilities.yields != "events":
             # A client that forbids calls gets none: what the model writes all the same stays text, and no tool runs.
             forbidden = conversation.tool_choice.mode == "none"
@@ -247,8 +248,6 @@ class Turn:
 
     def _stamped(self, events: Sequence[Event]) -> Sequence[Event]:
         self._witness.feed(events)
-        if self._said is not None:
-            self._said.feed(events)
         stamped = self._stamping.stamp(events)
         if self.record.reply is not None:
             self.record.reply.feed(stamped)
@@ -349,10 +348,11 @@ class Turn:
 
     def _violations(self) -> list[Note]:
         """Notes on what the client demanded and did not get."""
-        check, said = self._plan.check, self._said
-        if check is None or said is None:
+        check, reply = self._plan.check, self.record.reply
+        if check is None or reply is None:
             return []
-        notes = [Note("constraint.violated", fault) for fault in check.faults(said.calls, said.text)]
+        calls = [(call.name, call.text) for call in reply.calls]
+        notes = [Note("constraint.violated", fault) for fault in check.faults(calls, reply.joined("text"))]
         self._stamping.notes.extend(notes)
         return notes
 
