@@ -14,7 +14,7 @@ from running import cut, events_of, merge
 from samples import SAMPLES, TOOLS, markers
 
 from turnwire.parsers import NOTES, Dialect, Start, dialects, resolve
-from turnwire.parsers.codecs.braced_text import BracedText
+from turnwire.parsers.codecs.braced.text import BracedText
 from turnwire.parsers.codecs.json_text import JsonText
 from turnwire.parsers.codecs.python_text import PythonText
 from turnwire.parsers.scanner import Scanner

@@ -15,6 +15,8 @@ from test_vectors import dialect_of, folder, start_of, tools_of
 from turnwire.parsers import Start, resolve
 
 HERMES_LS = f"<tool_call>{envelope('ls')}</tool_call>"
+MINIMAX_LS = '<minimax:tool_call>\n<invoke name="ls">\n</invoke>\n</minimax:tool_call>'
+K3_LS = '<|open|>tools<|sep|><|open|>call tool="ls" index="1"<|sep|><|close|>call<|sep|><|close|>tools<|sep|>'
 NOSUCH = ("call", "nosuch", {})
 KIMI = "<|tool_calls_section_begin|><|tool_call_begin|>{}<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>"
 
@@ -77,6 +79,17 @@ POLICY = [
     (22, "granite", "content", "stop", "x Here is my thought process: y", [("text", "x Here is my thought process: y")], []),
     (23, "lfm2", "content", "stop", "<|tool_call_start|>[ls()]<|tool_call_end|>[ls()]<|tool_call_end|>", [LS], ["call.echo"]),
     (24, "kimi_k2", "content", "stop", KIMI.format("0", '{"q": "x"}'), [("call", "web-search.v2", {"q": "x"})], ["call.id_inferred"]),
+    (25, "qwen3", "reasoning", "stop", f"I could\n{HERMES_LS}\nbut no.</think>ok", [("reasoning", f"I could\n{HERMES_LS}\nbut no."), ("text", "ok")], []),
+    (25, "minimax_m2", "reasoning", "stop", f"So\n{MINIMAX_LS}\n</think>ok", [("reasoning", f"So\n{MINIMAX_LS}"), ("text", "ok")], []),
+    (25, "kimi_k3", "reasoning", "stop", f"So {K3_LS} no<|close|>think<|sep|>", [("reasoning", f"So {K3_LS} no")], []),
+    (26, "qwen3", "content", "stop", "Use the <think> tag, closed by </think>. Done.", [("text", "Use the <think> tag, closed by </think>. Done.")], []),
+    (26, "deepseek_v4", "content", "stop", 'Write "<think>" and "</think>" there.', [("text", 'Write "<think>" and "</think>" there.')], []),
+    (27, "glm47", "content", "stop", "<tool_call>edit<arg_key>path</arg_key><arg_value>a <tool_call> b <arg_key> c</arg_value><arg_key>count</arg_key><arg_value>3</arg_value></tool_call>", [("call", "edit", {"path": "a <tool_call> b <arg_key> c", "count": 3})], []),
+    (28, "glm47", "content", "stop", "<tool_call>edit<arg_key>path</arg_key><arg_value><tool_call>ls</tool_call></arg_value></tool_call>", [("call", "edit", {"path": "<tool_call>ls</tool_call>"})], []),
+    (29, "minimax_m2", "content", "stop", '<minimax:tool_call>\n<invoke name="edit">\n<parameter name="path">a</parameter>.\n</invoke>\n</minimax:tool_call>', [EDIT], ["call.noise"]),
+    (29, "minimax_m2", "content", "stop", '<minimax:tool_call>\n<invoke name="edit">\n<parameter name="path">a</parameter> oh\n<parameter name="count">3</parameter>\n</invoke>\n</minimax:tool_call>', [("call", "edit", {"path": "a", "count": 3})], ["call.noise"]),
+    (30, "gemma4", "content", "stop", '<|tool_call>call:edit{path:<|"|>a<|"|> count:3}<tool_call|>', [("call", "edit", {"path": "a", "count": 3})], ["rescue.missing_comma"]),
+    (30, "gemma4", "content", "stop", '<|tool_call>call:edit{count:3 path:<|"|>a<|"|>}<tool_call|>', [("call", "edit", {"count": 3, "path": "a"})], ["rescue.missing_comma"]),
     (24, "kimi_k2", "content", "stop", KIMI.format("0", '{"zzz": 1}'), [("call", "0", {"zzz": 1})], ["call.unknown_tool"]),
 ]  # fmt: skip
 

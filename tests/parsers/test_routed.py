@@ -35,6 +35,7 @@ def k3(name: str = "edit", *arguments: tuple[str, str, str]) -> str:
 
 PATH = ("path", "string", "a")
 R, T = "reasoning", "text"
+THOUGHT_K3 = "<|close|>think<|sep|>"
 TOOLS_K3 = f"<|open|>tools<|sep|>{k3('edit', PATH)}{k3('ls')}<|close|>tools<|sep|>"
 ASK = '<|tool_call:begin|>id1<|tool_call:name|>edit<|tool_call:args|>{"path": "a"}<|tool_call:end|>'
 
@@ -276,7 +277,7 @@ def test_channels_without_their_special_tokens(text, blocks):
         ),
         ("kimi_k3", "thin<|close|>thi", [(R, "thin")]),
         ("kimi_k3", "<|close|>think<|sep|><|open|>", []),
-        ("kimi_k3", TOOLS_K3[: TOOLS_K3.index("a<|close|>") + 1], [("call", "edit", '{"path": "a')]),
+        ("kimi_k3", THOUGHT_K3 + TOOLS_K3[: TOOLS_K3.index("a<|close|>") + 1], [("call", "edit", '{"path": "a')]),
         ("solar_open", ASK[: ASK.index('a"}') + 1], [("call", "edit", '{"path": "a')]),
         ("functionary_v3_2", 'edit\n{"path": "x', [("call", "edit", '{"path": "x')]),
     ],
@@ -289,7 +290,7 @@ def test_a_cut_turn_dispatches_nothing(name, text, blocks):
 
 
 def test_complete_calls_survive_a_cut():
-    assert told(read("kimi_k3", TOOLS_K3[:-25], "reasoning", "length"))[0] == EDIT
+    assert told(read("kimi_k3", THOUGHT_K3 + TOOLS_K3[:-25], "reasoning", "length"))[0] == EDIT
     assert told(read("harmony", oss_call() + "<|start|>assist", "header", "length")) == [EDIT]
 
 

@@ -1,4 +1,7 @@
-"""`turnwire parse`: the parser as a tool, and `turnwire dialects`, its list."""
+"""`turnwire parse`: the parser as a tool, and `turnwire dialects`, its list.
+
+Promise: of many rows each is answered, in order; a row that cannot be read is answered with its error.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,14 @@ import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 import msgspec
 
 from turnwire.parsers import Dialect, Parser, Start, UnknownDialect, dialects, resolve, start_state
 from turnwire.parsers.transcript import Transcript, TranscriptBlock, transcribe
-from turnwire.turns import Tool
+from turnwire.turns import FinishReason, Tool
 
 __all__ = ["dialects_command", "parse"]
 
@@ -42,14 +45,13 @@ def parse(
 ) -> None:
     """Parse raw model output from standard input into ordered blocks."""
     if jsonl is not None:
-        with click.open_file(jsonl, "rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    click.echo(_parsed_line(line, number))
+        _parse_lines(jsonl)
         return
     if dialect is None:
         raise click.UsageError("Say how the model writes: --dialect NAME.")
-    case: dict[str, Any] = {"dialect": dialect, "reasoning": reasoning, "text": _standard_input(), "cut": cut}
+    case: dict[str, Any] = {"dialect": dialect, "text": _standard_input(), "cut": cut}
+    if reasoning is not None:
+        case["reasoning"] = reasoning
     case |= {"start": start, "prompt_tail": prompt_tail, "tools": _tools_file(tools) if tools else []}
     turn = _parsed(case)
     if as_json:
@@ -83,12 +85,29 @@ def _tools_file(path: str) -> Any:
         raise click.ClickException(f"{path} cannot be read: {error}") from None
 
 
-def _parsed_line(line: bytes, number: int) -> bytes:
+def _parse_lines(path: str) -> None:
+    """Answer every row of a file; the exit status says whether all could be read."""
+    rows = bad = 0
+    with click.open_file(path, "rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                row = _parsed_line(line, number)
+                rows, bad = rows + 1, bad + ("error" in row)
+                click.echo(msgspec.json.encode(row))
+    if bad:
+        raise click.ClickException(f"{bad} of {rows} rows could not be read; each has its `error`")
+
+
+def _parsed_line(line: bytes, number: int) -> dict[str, Any]:
     try:
         case = msgspec.json.decode(line, type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise click.ClickException(f"line {number} is not a JSON object: {error}") from None
-    return msgspec.json.encode({"id": case.get("id", number), **_shown(_parsed(case))})
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return {"id": number, "line": number, "error": f"this is not a JSON object: {error}"}
+    name = case.get("id", number)
+    try:
+        return {"id": name, **_shown(_parsed(case))}
+    except click.ClickException as error:
+        return {"id": name, "line": number, "error": error.message}
 
 
 def _parsed(case: dict[str, Any]) -> Transcript:
@@ -96,36 +115,43 @@ def _parsed(case: dict[str, Any]) -> Transcript:
         dialect = _dialect(case)
     except UnknownDialect as error:
         raise click.ClickException(str(error)) from None
-    text = case.get("text", "")
+    text, finish = case.get("text", ""), case.get("finish", "stop")
+    if not isinstance(text, str):
+        raise click.ClickException("`text` is the model's output as one string")
+    if finish not in get_args(FinishReason):
+        raise click.ClickException(f"`finish` is one of {', '.join(get_args(FinishReason))}, not {finish!r}")
     parser = Parser(dialect, _tools(case.get("tools") or []), _start(case, dialect))
     events = [event for piece in _pieces(text, str(case.get("cut", "all"))) for event in parser.feed(piece)]
-    events += parser.finish(case.get("finish", "stop"))
+    events += parser.finish(finish)
     return transcribe(events)
 
 
 def _dialect(case: dict[str, Any]) -> Dialect:
-    """By our own field names, or by those of test vectors: there a stage that is null is not exercised."""
+    """By our own field names, or by those of test vectors: a stage that is null is not exercised."""
     name = case.get("dialect") or case.get("family")
-    if not isinstance(name, str):
-        raise click.ClickException("a case names its dialect in `dialect` or `family`")
-    dialect = resolve(case.get("tool") or name, case.get("reasoning"))
-    if "parser_tool" in case or "parser_reasoning" in case:
-        if case.get("parser_tool") is None:
-            dialect = dialect.without_calls()
-        if case.get("parser_reasoning") is None:
-            dialect = dialect.without_reasoning()
+    tool, reasoning = case.get("tool"), case.get("reasoning")
+    if not isinstance(name, str) or not isinstance(tool, str | None) or not isinstance(reasoning, str | None):
+        raise click.ClickException("a case names its dialect in `dialect` or `family`, and stages by name or null")
+    dialect = resolve(tool or name, reasoning)
+    vector = "parser_tool" in case or "parser_reasoning" in case
+    if ("tool" in case and tool is None) or (vector and case.get("parser_tool") is None):
+        dialect = dialect.without_calls()
+    if ("reasoning" in case and reasoning is None) or (vector and case.get("parser_reasoning") is None):
+        dialect = dialect.without_reasoning()
     return dialect
 
 
 def _start(case: dict[str, Any], dialect: Dialect) -> Start:
     init = case.get("init") or {}
+    if not isinstance(init, dict):
+        raise click.ClickException("`init` is an object")
     state = case.get("start") or init.get("starts_in")
     tail = case.get("prompt_tail", init.get("generation_prompt"))
     if state is not None:
-        if state not in _STATES:
+        if not isinstance(state, str) or state not in _STATES:
             raise click.ClickException(f"start is content, reasoning or header, not {state!r}")
         return Start(_STATES[state])  # type: ignore[arg-type]
-    if tail is not None:
+    if isinstance(tail, str):
         return start_state(tail, dialect)
     return Start() if "init" in case else dialect.start
 
@@ -134,8 +160,9 @@ def _tools(wires: Any) -> list[Tool]:
     found = []
     for wire in wires if isinstance(wires, list) else []:
         body = wire.get("function", wire) if isinstance(wire, dict) else {}
+        body = body if isinstance(body, dict) else {}
         schema = body.get("parameters") or body.get("input_schema") or {}
-        if isinstance(body.get("name"), str):
+        if isinstance(body.get("name"), str) and isinstance(schema, dict):
             found.append(Tool(name=body["name"], schema=schema))
     return found
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 if TYPE_CHECKING:
     from turnwire.parsers.machine import Machine
 
-__all__ = ["Codec", "Dialect", "Reasoning", "Router", "RouterCodec", "Sign", "Start", "Syntax"]
+__all__ = ["Codec", "Dialect", "Reader", "Reasoning", "Router", "RouterCodec", "Sign", "Start", "Syntax"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +52,11 @@ class Sign:
     any_tool: bool = False
 
 
-class Codec(Protocol):
-    """Reads calls of one syntax. It is entered behind a sign, with the text on trial; it consumes text, opens and
-    closes calls at the machine's sink, and hands back with `machine.leave()` or `machine.refuse()`.
+class Reader(Protocol):
+    """Consumes text while it is the machine's reader.
 
-    `run` returns the position up to which it consumed. Returning early with the machine still in its hands means it
-    needs more text: what is left must be bounded in length, because it is read again with the next piece."""
-
-    def enter(self, sign: Sign) -> None:
-        """A sign of this syntax was read."""
+    `run` returns the position up to which it consumed. Returning early while it is still the reader means it needs
+    more text: what is left must be bounded in length, because it is read again with the next piece."""
 
     def run(self, text: str, pos: int) -> int:
         """Consume text from `pos` on."""
@@ -71,7 +67,15 @@ class Codec(Protocol):
         block, without `run` being asked. None where that does not hold."""
 
     def finish(self) -> None:
-        """The output ended while this codec was reading."""
+        """The output ended while this was the reader."""
+
+
+class Codec(Reader, Protocol):
+    """Reads calls of one syntax. It is entered after a sign, with the text on trial; it consumes text, opens and
+    closes calls at the machine's sink, and hands back with `machine.leave()` or `machine.refuse()`."""
+
+    def enter(self, sign: Sign) -> None:
+        """A sign of this syntax was read."""
 
 
 class Router(Protocol):

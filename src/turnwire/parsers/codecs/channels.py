@@ -118,12 +118,16 @@ class ChannelsCodec:
 
     def run(self, text: str, pos: int) -> int:
         """Consume text."""
+        if self._state is State.INNER:
+            self._inner_done()
         end = len(text)
-        held = self._machine.run
         while pos < end:
             state = self._state
-            new = STEPS[state](self, text, pos)
-            if (new == pos and self._state is state) or self._machine.run is not held:
+            step = STEPS.get(state)
+            if step is None:
+                return pos
+            new = step(self, text, pos)
+            if new == pos and self._state is state:
                 return new
             pos = new
         return pos
@@ -134,21 +138,21 @@ class ChannelsCodec:
             return self._plan.plain[self._kind] if self._sink.kind == self._kind else None
         if self._state is State.JSON:
             return self._json.plain()
-        return self._inner.plain() if self._state is State.INNER and self._inner is not None else None
+        return None
 
     def finish(self) -> None:
         """The end of the output. A header without a body is structure, unless it only looked like one."""
         if self._state is State.JSON:
             self._json.finish()
-        elif self._state is State.INNER and self._inner is not None:
-            self._inner.finish()
+        elif self._state is State.INNER:
+            self._inner_done()
         elif self._state is State.HEADER:
             route = self._table.rule(Header("".join(self._header), "", self._machine.tools, self._back is State.BODY))
             if self._implicit or route is None:
                 self._sink.reject(self._kind if self._back is State.BODY else "text")
             elif route.kind in ("call", "drop"):
                 self._sink.note("call.truncated")
-        elif self._state in (State.CALL, State.DROP) and self._sink.trial is not None:
+        elif self._state in (State.CALL, State.DROP) and self._sink.on_trial:
             self._sink.reject("text")
         elif self._state is State.CALL:
             self._sink.note("call.truncated", self._name)
@@ -191,7 +195,7 @@ class ChannelsCodec:
         if begins:
             self._sink.note("rescue.header", "special tokens are missing")
             self._machine.hand(bare.codec(self._machine))
-            self._state = State.BODY
+            self._state = State.HANDED
         elif begins is False:
             self._outside()
         return pos
@@ -268,13 +272,11 @@ class ChannelsCodec:
         found = self._plan.lead_in.match(header)
         lead = header[: found.end()] if found is not None else ""
         route = self._table.rule(Header(lead, "", self._machine.tools, self._back is State.BODY))
-        if route is None:
+        if route is None or (not lead and self._back is State.BODY):
             self._reject()
             return
         rest = header[len(lead) :]
-        if sink.trial is not None:
-            opener = sink.trial[1] if sink.trial[1] in self._table.opens else ""
-            sink.trial = [sink.trial[0], opener + lead]
+        sink.shorten_trial(lead, self._table.opens)
         sink.accept()
         if rest.strip() or route.kind == "call":
             sink.note("rescue.header", lead.strip())
@@ -321,13 +323,7 @@ class ChannelsCodec:
 
     def _quote(self) -> None:
         """A call that is to stay in the text, header and all."""
-        sink = self._sink
-        trial = sink.trial or ["", ""]
-        sink.trial = None
-        sink.space.append(trial[0])
-        if sink.kind != "text":
-            sink.close_prose()
-        sink.say("text", "".join(trial[1:]))
+        self._sink.quote_trial()
         self._state = State.VERBATIM
 
     def _enter(self, marker: str) -> None:
@@ -338,6 +334,7 @@ class ChannelsCodec:
             self._inner = self._table.calls.codec(self._machine)
         self._index = self._sink.index
         self._state = State.INNER
+        self._machine.hand(self._inner)
         self._inner.enter(self._plan.signs[marker])
 
     def _begin_json(self) -> None:
@@ -353,8 +350,8 @@ class ChannelsCodec:
             return start
         marker = text[start:stop]
         part = plan.parts[marker]
-        if sink.kind is not None and not sink.space and sink.last[-1:] == "`":
-            sink.say(self._kind, marker)  # quoted
+        if sink.ticked():
+            sink.say(self._kind, marker)
         elif part is Part.CLOSE:
             sink.close_prose(marker)
             self._state = State.LEAD
@@ -377,7 +374,7 @@ class ChannelsCodec:
             sink.keep(text[pos:stop])
         if stop == len(text):
             return stop
-        if sink.trial is not None:
+        if sink.on_trial:
             if text[stop] == "{":
                 self._begin_json()
             else:
@@ -397,20 +394,12 @@ class ChannelsCodec:
             self._state, self._kind = State.BODY, "text"
         return stop
 
-    def _read_inner(self, text: str, pos: int) -> int:
-        machine, inner = self._machine, self._inner
-        if inner is None:
-            self._state = State.LEAD
-            return pos
-        held = machine.run
-        pos = inner.run(text, pos)
-        if machine.run is not held:  # it has handed back
-            machine.hand(self)
-            self._state = State.LEAD
-            if self._sink.index == self._index:
-                self._sink.note("call.unnamed", self._name)
-                self._state = State.DROP
-        return pos
+    def _inner_done(self) -> None:
+        """The codec of a call's body has handed back."""
+        self._state = State.LEAD
+        if self._sink.index == self._index:
+            self._sink.note("call.unnamed", self._name)
+            self._state = State.DROP
 
     def _read_json(self, text: str, pos: int) -> int:
         pos = self._json.run(text, pos)
@@ -425,7 +414,7 @@ class ChannelsCodec:
         sink.keep(text[pos:start])
         if stop < 0:
             return start
-        if sink.trial is not None and text[start:stop] in self._table.call_closes:
+        if sink.on_trial and text[start:stop] in self._table.call_closes:
             sink.accept()
             sink.note("call.unnamed", self._name)
         sink.reject("text")
@@ -448,7 +437,6 @@ STEPS: Final[dict[State, Callable[[ChannelsCodec, str, int], int]]] = {
     State.BODY: ChannelsCodec._body,
     State.CALL: ChannelsCodec._call,
     State.JSON: ChannelsCodec._read_json,
-    State.INNER: ChannelsCodec._read_inner,
     State.DROP: ChannelsCodec._drop,
     State.VERBATIM: ChannelsCodec._verbatim,
 }

@@ -127,7 +127,7 @@ class EnvelopeCodec(CallSteps[State]):
                 sink.note("rescue.missing_closer", self._name)
             sink.close_call(truncated=not complete)
             return
-        if sink.trial is not None:
+        if sink.on_trial:
             if self._wrapped and not self._table.weak:
                 sink.accept()
                 sink.note("call.truncated", self._name)
@@ -138,7 +138,7 @@ class EnvelopeCodec(CallSteps[State]):
 
     def _disown(self) -> None:
         """A bare object turns out to be some other JSON: it is prose as a whole, so nothing inside it is a call."""
-        self._sink.reject(self._machine.prose)
+        self._machine.disown()
         self._json = JsonText()
         self._json.stack += ["["] * self._lists + ["{"] * (1 + self._inner)
         self._state = State.ALIEN
@@ -201,7 +201,7 @@ class EnvelopeCodec(CallSteps[State]):
             sink.keep(char)
             self._state = State.KEY
             return pos + 1
-        if char == "[" and not self._lists and not self._seen and sink.trial is not None:
+        if char == "[" and not self._lists and not self._seen and sink.on_trial:
             self._lists = 1
             sink.keep(char)
             return pos + 1
@@ -209,12 +209,12 @@ class EnvelopeCodec(CallSteps[State]):
             self._lists = 0
             sink.keep(char)
             if not self._wrapped:
-                if sink.trial is not None:
+                if sink.on_trial:
                     self._refuse()
                 else:
                     self._leave()
             return pos + 1
-        if char in ",;" and sink.trial is None:
+        if char in ",;" and not sink.on_trial:
             sink.keep(char)
             return pos + 1
         marker = self._plan.closing.at(text, pos, self._machine.closing)
@@ -225,7 +225,7 @@ class EnvelopeCodec(CallSteps[State]):
             sink.keep(marker)
             return pos + len(marker)
         if marker is not None and marker in self._plan.closers and self._wrapped:
-            if sink.trial is not None and self._table.weak:
+            if sink.on_trial and self._table.weak:
                 self._refuse()
                 return pos
             if self._lists:
@@ -233,11 +233,11 @@ class EnvelopeCodec(CallSteps[State]):
             sink.keep(marker)
             self._leave()
             return pos + len(marker)
-        if char in "}])" and self._wrapped and sink.trial is None:
+        if char in "}])" and self._wrapped and not sink.on_trial:
             sink.note("rescue.duplicate_closer", char)
             sink.keep(char)
             return pos + 1
-        if sink.trial is not None:
+        if sink.on_trial:
             self._refuse()
         else:
             if self._lists or (self._wrapped and self._plan.closers and not self._table.may_end):
@@ -362,7 +362,7 @@ class EnvelopeCodec(CallSteps[State]):
                 "id",
                 "tool_call_id",
             )
-            if not self._wrapped and not table.name_is_key and self._sink.trial is not None and not expected:
+            if not self._wrapped and not table.name_is_key and self._sink.on_trial and not expected:
                 self._disown()
         elif part is Part.NAME:
             self._name = str(decoded(written))
@@ -441,7 +441,7 @@ class EnvelopeCodec(CallSteps[State]):
             written += inner.take()
             self._args = ""
             self._state = State.KEY
-            if not sink.parts and not written:
+            if not sink.argued and not written:
                 written = "{}"
         sink.argue(written, text[pos:stop])
         return stop
@@ -458,7 +458,7 @@ class EnvelopeCodec(CallSteps[State]):
             else:
                 self._may_open()
         if not self._opened:
-            if sink.trial is not None:
+            if sink.on_trial:
                 self._refuse()
                 return
             sink.note("call.unnamed")

@@ -68,7 +68,7 @@ class CallMoves(Moves[S, E]):
 
     def _break_off(self, on: E, code: str, message: str = "") -> None:
         """What comes does not belong to the calls: prose, if no call was seen, else the calls are over."""
-        if self._sink.trial is not None:
+        if self._sink.on_trial:
             self._refuse(on)
         else:
             self._sink.note(code, message)

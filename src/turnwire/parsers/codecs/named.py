@@ -141,8 +141,10 @@ class _NamedCodec(CallSteps[State]):
             sink.argue(rest, "")
             sink.close_call(truncated=True)
         elif state is State.AFTER:
+            if self._plan.closers:
+                sink.note("rescue.missing_closer", self._name)
             self._close()
-        elif sink.trial is not None:
+        elif sink.on_trial:
             if state is State.HEADER and not self._wrapped and not self._table.sections and not self._table.separators:
                 self._refuse()
                 return
@@ -180,7 +182,7 @@ class _NamedCodec(CallSteps[State]):
         """Something else than a call inside a section."""
         sink = self._sink
         if not self._table.noise:
-            if sink.trial is not None:
+            if sink.on_trial:
                 self._refuse()
             else:
                 if self._plan.section_closers:
@@ -240,7 +242,7 @@ class _NamedCodec(CallSteps[State]):
         """A header that names nothing: prose, unless its markers prove that a call was meant."""
         table, sink = self._table, self._sink
         proven = any(separator in header for separator in table.separators)
-        if sink.trial is not None and not proven and not (self._wrapped and table.noise):
+        if sink.on_trial and not proven and not (self._wrapped and table.noise):
             self._refuse()
             return
         sink.accept()

@@ -141,7 +141,7 @@ class NestedCodec(CallSteps[State]):
                 self._close_call()
             else:
                 sink.close_call(truncated=True)
-        elif sink.trial is not None:
+        elif sink.on_trial:
             if self._state is State.SECTION:
                 sink.accept()
                 sink.note("call.truncated")
@@ -207,7 +207,7 @@ class NestedCodec(CallSteps[State]):
             sink.note("rescue.duplicate_closer", tag.name)
         elif not tag.closes:
             sink.note("rescue.missing_closer", tag.name)
-        elif sink.trial is not None:
+        elif sink.on_trial:
             sink.accept()
             sink.note("call.unnamed")
         sink.keep(tag.raw)

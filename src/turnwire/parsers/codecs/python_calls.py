@@ -125,8 +125,7 @@ class PythonCallsCodec(CallSteps[State]):
         self._list = not self._wrapped
         self._closed = False
         self._echo = []
-        before = sink.trial[0] if sink.trial else ""
-        self._anyone = self._wrapped or sink.kind is None or "\n" in before or not machine.tools
+        self._anyone = self._wrapped or sink.trial_begins_line or not machine.tools
         self._state = State.ITEMS
         if not self._wrapped and machine.prose == "reasoning":
             self._refuse()
@@ -158,8 +157,10 @@ class PythonCallsCodec(CallSteps[State]):
         elif self._state is State.ECHO and self._echoed == len(self._echo[0]):
             sink.accept()
             sink.note("call.echo")
-        elif sink.trial is not None:
-            if self._wrapped and self._state is not State.ECHO:
+        elif sink.on_trial:
+            if self._state is State.ECHO:
+                self._no_echo()
+            elif self._wrapped:
                 sink.accept()
                 sink.note("call.truncated", "".join(self._name))
             else:
@@ -174,7 +175,7 @@ class PythonCallsCodec(CallSteps[State]):
         pos = self._blank(text, pos)
         if pos == len(text):
             return pos
-        char, first = text[pos], sink.trial is not None
+        char, first = text[pos], sink.on_trial
         if char == "{" and first and self._wrapped and self._table.json is not None:
             return self._hand_over(self._table.json, pos)
         if char == "[" and self._wrapped and not self._list:
@@ -203,7 +204,7 @@ class PythonCallsCodec(CallSteps[State]):
 
     def _behind(self, text: str, pos: int) -> int:
         """Something that is no call: the closer, a closer too many, or what follows the calls."""
-        sink, first = self._sink, self._sink.trial is not None
+        sink, first = self._sink, self._sink.on_trial
         marker = self._plan.closing.at(text, pos, self._machine.closing)
         if marker is WAIT:
             return pos
@@ -263,7 +264,7 @@ class PythonCallsCodec(CallSteps[State]):
             name = name.removesuffix(method)
         self._name = [name]
         right = text[pos] == "(" and len(name) <= NAME_LIMIT
-        if sink.trial is None:
+        if not sink.on_trial:
             if not right:
                 sink.note("call.unnamed", name[:NAME_LIMIT])
                 self._leave()
@@ -282,7 +283,7 @@ class PythonCallsCodec(CallSteps[State]):
 
     def _doubted(self) -> bool:
         """Whether what cannot be read as arguments shows that no call was meant."""
-        return self._sink.trial is not None and not (self._wrapped and self._name[0] in self._machine.tools)
+        return self._sink.on_trial and not (self._wrapped and self._name[0] in self._machine.tools)
 
     def _read_key(self, text: str, pos: int) -> int:
         sink = self._sink
@@ -301,7 +302,7 @@ class PythonCallsCodec(CallSteps[State]):
             self._key = []
             self._state = State.WORD
             return pos
-        if char == "{" and not self._count and (self._name[0] in self._machine.tools or sink.trial is None):
+        if char == "{" and not self._count and (self._name[0] in self._machine.tools or not sink.on_trial):
             self._whole = True
             return self._begin_value(pos, "")
         if self._doubted():
@@ -398,6 +399,10 @@ class PythonCallsCodec(CallSteps[State]):
         self._sink.begin_trial("")
         self._state = State.ECHO
 
+    def _no_echo(self) -> None:
+        self._state = State.OUT
+        self._machine.refuse_rest()
+
     def _read_echo(self, text: str, pos: int) -> int:
         """Behind the closer: the calls once more, word for word, or something else."""
         calls = self._echo[0]
@@ -405,7 +410,7 @@ class PythonCallsCodec(CallSteps[State]):
             pos = self._blank(text, pos)
         size = min(len(calls) - self._echoed, len(text) - pos)
         if text[pos : pos + size] != calls[self._echoed : self._echoed + size]:
-            self._refuse()
+            self._no_echo()
             return pos
         self._sink.keep(text[pos : pos + size])
         self._echoed += size

@@ -48,6 +48,7 @@ class State(Enum):
     CALL = auto()  # at the beginning of a call's body
     JSON = auto()
     INNER = auto()  # another codec reads a call's body
+    HANDED = auto()  # another codec reads to the end
     DROP = auto()
     VERBATIM = auto()  # in a call that is left in the text
 

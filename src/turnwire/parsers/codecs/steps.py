@@ -60,7 +60,7 @@ class CallSteps(Steps[S]):
 
     def _break_off(self, code: str, message: str = "") -> None:
         """What comes does not belong to the calls: prose, if no call was seen, else the calls are over."""
-        if self._sink.trial is not None:
+        if self._sink.on_trial:
             self._refuse()
         else:
             self._sink.note(code, message)

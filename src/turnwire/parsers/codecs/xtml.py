@@ -15,6 +15,7 @@ from turnwire.parsers.codecs.steps import Steps
 from turnwire.parsers.dialect import RouterCodec, Sign, Start
 from turnwire.parsers.scanner import Scanner, blanks, prose_pattern
 from turnwire.parsers.schema import STRING, Shape
+from turnwire.parsers.sink import BLANKS
 from turnwire.turns import BlockKind
 
 if TYPE_CHECKING:
@@ -170,6 +171,8 @@ class XtmlCodec(Steps[State]):
         sink = self._sink
         start, stop = _TAGS.find(text, pos, self._machine.closing)
         if start > pos:
+            if sink.held and text[pos:start].strip(BLANKS):
+                self._go_on()
             sink.say(self._kind, text[pos:start])
         if stop < 0:
             return start
@@ -211,6 +214,7 @@ class XtmlCodec(Steps[State]):
                 sink.note("rescue.missing_wrapper", self._name)
             return tag.stop
         if opens and tag.name in PROSE:
+            sink.release()
             if self._element == tag.name:
                 sink.mark(raw)
             else:
@@ -220,6 +224,8 @@ class XtmlCodec(Steps[State]):
                     sink.note("rescue.missing_closer", self._element)
                 self._enter(tag.name)
             return tag.stop
+        if not opens and tag.name == "think" and sink.held:
+            self._go_on()
         if not opens and tag.name == self._element:
             sink.close_prose(raw)
             self._enter("")
@@ -229,7 +235,15 @@ class XtmlCodec(Steps[State]):
             sink.note("rescue.missing_closer", SEP)
         return tag.stop
 
+    def _go_on(self) -> None:
+        """The thought goes on after calls it quoted: they were part of it."""
+        raw = self._sink.take_back()
+        self._enter("think")
+        self._sink.say(self._kind, raw)
+
     def _leave_prose(self, tag: Tag) -> None:
+        if self._element == "think":
+            self._sink.hold()
         self._sink.close_prose()
         if self._element == "think":
             self._sink.note("rescue.call_in_reasoning", read_attribute(tag.header, "tool") or "")

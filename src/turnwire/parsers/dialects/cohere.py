@@ -23,6 +23,7 @@ DIALECTS = (
     Dialect(
         name="command_r_plus",
         calls=(Envelope(wrappers=(("Action:", ""),), name_keys=NAMES, argument_keys=ARGUMENTS),),
+        wrappers=("<|START_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>"),
         ends=ENDS,
         aliases=("command_r", "cohere_command_r_plus"),
     ),
@@ -32,7 +33,8 @@ DIALECTS = (
         calls=(ACTION,),
         wrappers=WRAPPERS,
         ends=ENDS,
-        aliases=("cohere", "cohere_cmd", "command_r7b", "command_a", "command3"),
+        aliases=("cohere", "cohere_cmd", "command_r7b", "command_a", "command3", "cohere_action"),
+        reasoning_aliases=("cohere_thinking",),
     ),
     Dialect(
         name="cohere_command4",

@@ -47,7 +47,7 @@ class PlainTagsCodec(TaggedCodec):
 
     def finish(self) -> None:
         """The end of the output: what was not believed yet is text."""
-        if self._sink.trial is not None:
+        if self._sink.on_trial:
             self._refuse(On.PROSE)
         else:
             super().finish()
@@ -59,12 +59,12 @@ class PlainTagsCodec(TaggedCodec):
         return name in self._machine.tools
 
     def _end_call(self) -> None:
-        if self._sink.trial is not None:
+        if self._sink.on_trial:
             self._machine.open_call(self._name)
         super()._end_call()
 
     def _body(self, text: str, pos: int) -> int:
-        if self._sink.trial is not None:
+        if self._sink.on_trial:
             stop = blanks(text, pos)
             marker = self._plan.scanners[State.BODY].at(text, stop, self._machine.closing)
             known = (Tag.PARAM_OPEN, Tag.CALL_CLOSE)
@@ -78,7 +78,7 @@ class PlainTagsCodec(TaggedCodec):
         return super()._body(text, pos)
 
     def _open_value(self, on: On, raw: str) -> None:
-        if self._sink.trial is not None:
+        if self._sink.on_trial:
             key = self._plan.key_in(self._header)
             if key not in self._machine.properties(self._name) and key not in self._table.repairs.unwraps:
                 self._sink.keep(raw)

@@ -62,7 +62,7 @@ class TaggedCodec(CallMoves[State, On]):
         """The end of the output: a call all of whose values are closed is complete, any other is cut."""
         sink, state = self._sink, self._state
         if state in (State.SECTION, State.NAME, State.OUT):
-            if sink.trial is not None:
+            if sink.on_trial:
                 sink.accept()
                 sink.note("call.truncated")
         elif state is State.BODY and not self._machine.cut:
@@ -85,21 +85,21 @@ class TaggedCodec(CallMoves[State, On]):
         if marker is WAIT:
             return pos
         lists = self._table.repairs.lists
-        if marker is None and lists is not None and text[pos] in "{[" and sink.trial is not None:
+        if marker is None and lists is not None and text[pos] in "{[" and sink.on_trial:
             self._go(On.LIST)
             codec = EnvelopeCodec(lists, self._machine)
             codec.enter(self._sign)
             self._machine.hand(codec)
             return pos
         tag = None if marker is None else self._plan.meanings[State.SECTION][marker]
-        if marker is None or tag is Tag.SECTION_OPEN or (tag is Tag.CALL_CLOSE and sink.trial is not None):
+        if marker is None or tag is Tag.SECTION_OPEN or (tag is Tag.CALL_CLOSE and sink.on_trial):
             self._break_off(On.PROSE, "rescue.missing_closer", self._name)
             return pos
         if tag is Tag.CALL_OPEN:
             self._go(On.CALL)
         elif tag is Tag.CALL_CLOSE:
             sink.note("rescue.duplicate_closer", marker)
-        elif tag is Tag.SECTION_CLOSE and sink.trial is not None:
+        elif tag is Tag.SECTION_CLOSE and sink.on_trial:
             sink.accept()
             sink.note("call.unnamed")
         sink.keep(marker)

@@ -9,7 +9,7 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from turnwire.parsers.codecs.braced_text import BracedText
+from turnwire.parsers.codecs.braced.text import BracedText
 from turnwire.parsers.codecs.steps import CallSteps
 from turnwire.parsers.dialect import Codec, Sign
 from turnwire.parsers.scanner import WAIT, Scanner
@@ -107,7 +107,7 @@ class BracedCodec(CallSteps[State]):
         if self._opened:
             sink.argue(self._reader.take(), "")
             sink.close_call(truncated=True)
-        elif sink.trial is not None:
+        elif sink.on_trial:
             if self._wrapped and (self._headed or not self._name):
                 sink.accept()
                 sink.note("call.truncated", "".join(self._name))
@@ -205,6 +205,10 @@ class BracedCodec(CallSteps[State]):
                 sink.note("call.duplicate_argument", key)
             if reader.noisy:
                 sink.note("call.noise", name)
+            if reader.quoted:
+                sink.note("rescue.quoted_closer", name)
+            if reader.run_on:
+                sink.note("rescue.missing_comma", name)
             if reader.unclosed:
                 sink.note("rescue.missing_closer", name)
             sink.close_call()

@@ -7,15 +7,13 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, Final
 
+from turnwire.parsers.codecs.braced.ends import RUN_ON, bare_key, ends_string, key_follows
 from turnwire.parsers.codecs.json_text import JsonText
 from turnwire.parsers.scanner import WAIT, Scanner, blanks
 from turnwire.parsers.schema import ANY, Shape, escape, quote, shape_of, write
-from turnwire.parsers.subschema import element, member
+from turnwire.parsers.subschema import element, has_member, member
 
 __all__ = ["BracedText"]
-
-LOOK: Final = 64
-"""How far a comma looks ahead to see whether a key follows it."""
 
 
 class State(Enum):
@@ -35,7 +33,6 @@ _NUMBER: Final = Shape(frozenset({"number"}))
 _KEY = re.compile(r"[^:{}\[\],<]+")
 _OBJECT_END = re.compile(r"[,}<]")
 _LIST_END = re.compile(r"[,\]<]")
-_AHEAD = re.compile(r"""[ \t\r\n]*([^\s:,{}\[\]<>"']*)[ \t\r\n]*""")
 
 
 class BracedText:
@@ -50,11 +47,14 @@ class BracedText:
         self.ended = False
         self.noisy = False
         self.unclosed = False
+        self.run_on = False
+        self.quoted = False
         self.doubled: list[str] = []
         self._mark = quote_mark
         self._closers = closers
         self._marks = Scanner([quote_mark, *closers])
         self._end = Scanner([quote_mark])
+        self._ends = Scanner(closers)
         self._typed = typed
         self._root = schema
         self._kinds: list[str] = []
@@ -168,16 +168,7 @@ class BracedText:
             return found.end()
         char = text[pos]
         if char == ":":
-            key = "".join(self._held).strip().strip("\"'")
-            self._counts[-1] += 1
-            self.out.append((", " if self._counts[-1] > 1 else "") + quote(key) + ": ")
-            if len(self._kinds) == 1:
-                if key in self._keys:
-                    self.doubled.append(key)
-                self._keys.add(key)
-            self._schema = member(self._schemas[-1], self._root, key)
-            self._held = []
-            self._state = State.VALUE
+            self._name("".join(self._held).strip().strip("\"'"))
             return pos + 1
         if char == "<":
             marker = self._at_mark(text, pos, closing)
@@ -194,6 +185,18 @@ class BracedText:
         elif char != ",":
             self.noisy = True
         return pos + 1
+
+    def _name(self, key: str) -> None:
+        """The name of a member; its value is next."""
+        self._counts[-1] += 1
+        self.out.append((", " if self._counts[-1] > 1 else "") + quote(key) + ": ")
+        if len(self._kinds) == 1:
+            if key in self._keys:
+                self.doubled.append(key)
+            self._keys.add(key)
+        self._schema = member(self._schemas[-1], self._root, key)
+        self._held = []
+        self._state = State.VALUE
 
     def _value(self, text: str, pos: int, closing: bool) -> int:
         pos = blanks(text, pos)
@@ -235,15 +238,31 @@ class BracedText:
             self.out.append('"')
         self._state = State.STRING
 
+    def _say_string(self, text: str) -> None:
+        if self._streams:
+            self.out.append(escape(text))
+        else:
+            self._held.append(text)
+
+    def _missing(self, key: str) -> bool:
+        """Whether a key names a member of the object that it does not have yet."""
+        if len(self._kinds) == 1 and key in self._keys:
+            return False
+        return has_member(self._schemas[-1], self._root, key)
+
     def _string(self, text: str, pos: int, closing: bool) -> int:
         start, stop = self._end.find(text, pos, closing)
         if start > pos:
-            if self._streams:
-                self.out.append(escape(text[pos:start]))
-            else:
-                self._held.append(text[pos:start])
+            self._say_string(text[pos:start])
         if stop < 0:
             return start
+        ends = ends_string(text, stop, closing, self._kinds[-1], self._ends, self._mark, self._missing)
+        if ends is None:
+            return start
+        if not ends:
+            self.quoted = True
+            self._say_string(self._mark)
+            return stop
         self.out.append('"' if self._streams else write("".join(self._held), self._shape()))
         self._state = State.AFTER
         return stop
@@ -271,7 +290,12 @@ class BracedText:
             if marker is WAIT or self.ended:
                 return at
             if marker == self._mark:
-                self.out.append(quote("".join(self._held).strip()))
+                held = "".join(self._held).strip()
+                found = RUN_ON.fullmatch(held) if inside == "{" else None
+                if found is not None and not found[3] and self._missing(found[2]):
+                    self._end_run_on(found[1], found[2])
+                    return at
+                self.out.append(quote(held))
                 self.noisy = True
                 self._state = State.AFTER
                 return at + len(marker)
@@ -279,7 +303,7 @@ class BracedText:
             self._end_bare()
             return at
         else:
-            follows = _followed(text, at + 1, closing)
+            follows = key_follows(text, at + 1, closing)
             if follows is None:
                 return at
             if follows:
@@ -291,8 +315,18 @@ class BracedText:
     def _end_bare(self) -> None:
         text = "".join(self._held).strip()
         self._held = []
+        found = RUN_ON.fullmatch(text) if self._kinds[-1] == "{" else None
+        if found is not None and self._missing(found[2]):  # the comma between two arguments is missing
+            self._end_run_on(found[1], found[2])
+            text = found[3]
         self.out.append(_written(text, self._shape()))
         self._state = State.AFTER
+
+    def _end_run_on(self, value: str, key: str) -> None:
+        """A value without quotes is followed by a key, with no comma between them."""
+        self.run_on = True
+        self.out.append(_written(value, self._shape()))
+        self._name(key)
 
     def _after(self, text: str, pos: int, closing: bool) -> int:
         pos = blanks(text, pos)
@@ -308,18 +342,16 @@ class BracedText:
                 marker = self._at_mark(text, pos, closing)
                 if marker is WAIT or self.ended:
                     return pos
+            if self._kinds[-1] == "{" and not self.noisy:
+                key = bare_key(text, pos, closing)
+                if key is None:
+                    return pos
+                if key:
+                    self.run_on = True
+                    self._inside()
+                    return pos
             self.noisy = True
         return pos + 1
-
-
-def _followed(text: str, pos: int, closing: bool) -> bool | None:
-    """Whether a key follows a comma; None if only more text can tell."""
-    ahead = text[pos : pos + LOOK]
-    found = _AHEAD.match(ahead)
-    if found is None or found.end() == len(ahead):
-        return False if closing or len(ahead) == LOOK else None
-    char = ahead[found.end()]
-    return char == ":" if found.group(1) else char in "}\"'<"
 
 
 def _written(text: str, shape: Shape) -> str:
