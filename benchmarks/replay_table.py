@@ -21,7 +21,7 @@ from typing import Any
 
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.prompt import HistoryKey, Prompt, RecalledTurn, Tokenizer
-from turnwire.prompts.replay.splicer import Scribe
+from turnwire.prompts.replay.splicer import TemplateSplicer
 from turnwire.prompts.templates.template import ChatTemplate, Renderer, TemplateFailure
 from turnwire.prompts.tokenizers.load import load_tokenizer
 from turnwire.turns import (
@@ -129,7 +129,7 @@ def speak(said: Said, builder: PromptBuilder, thinking: bool) -> None:
     """Give a turn its raw text: the template's own form, made a little untidy as models do, and uneven tokens."""
     args = builder.traits.thinking_on if thinking else {}
     message = Message(role="assistant", blocks=said.blocks())
-    raw = Scribe(builder.template, builder.traits, [message], TOOLS, []).spoken(message, args)
+    raw = TemplateSplicer(builder.template, builder.traits, [message], TOOLS, []).rewritten(message, args)
     if raw is None:
         calls = "".join(f'\n<tool_call>\n{{"name": "{n}", "arguments": {a}}}\n</tool_call>' for _, n, a in said.calls)
         raw = f"{said.thought}\n</think>\n\n{said.text}{calls}"

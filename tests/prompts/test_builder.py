@@ -12,7 +12,7 @@ from replay_table import TOOLS, Memory, codex, play, script, speak
 
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.prompt import Detokenizer, Prompt, Tokenizer
-from turnwire.prompts.replay.pieces import Piece, PieceMemory
+from turnwire.prompts.replay.tokenized_text import TokenizedText, TokenizedTextCache
 from turnwire.prompts.templates.template import ChatTemplate, TemplateFailure, default_template
 from turnwire.prompts.tokenizers.load import load_tokenizer
 from turnwire.turns import (
@@ -162,9 +162,9 @@ def test_a_new_day_shows_in_templates_that_tell_the_date(tokenizer: Tokenizer) -
 
 
 def test_the_memory_of_pieces_is_bounded() -> None:
-    memory = PieceMemory(max_tokens=2_000)
+    memory = TokenizedTextCache(max_tokens=2_000)
     for number in range(50):
-        memory.put(bytes([number]), Piece(ids=array("I", range(100)), sections=()))
+        memory.put(bytes([number]), TokenizedText(ids=array("I", range(100)), sections=()))
     assert len(memory) == 5
     assert memory.get(bytes([49])) is not None
     assert memory.get(bytes([0])) is None

@@ -15,7 +15,7 @@ from replay_table import CLIENTS, TOOLS, Memory, Said, play
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.policy import ReplayPolicy
 from turnwire.prompts.prompt import RecalledTurn, Tokenizer
-from turnwire.prompts.replay.splicer import Scribe
+from turnwire.prompts.replay.splicer import TemplateSplicer
 from turnwire.prompts.templates.encodings import DeepSeekEncoding, HarmonyEncoding
 from turnwire.prompts.templates.messages import CallNames, dress, dress_tools
 from turnwire.prompts.templates.template import ChatTemplate, Renderer, default_template
@@ -91,7 +91,9 @@ def test_a_turn_written_as_the_template_would_write_it_gives_the_templates_own_p
     memory, turns = Memory(), replay_table.script()[:3]
     for said in turns:
         message = Message(role="assistant", blocks=said.blocks())
-        raw = Scribe(builder.template, builder.traits, [message], TOOLS, []).spoken(message, builder.traits.thinking_on)
+        raw = TemplateSplicer(builder.template, builder.traits, [message], TOOLS, []).rewritten(
+            message, builder.traits.thinking_on
+        )
         assert raw is not None
         said.raw, said.ids = raw, tuple(builder.tokenizer.encode(raw))
         memory.keep(said)

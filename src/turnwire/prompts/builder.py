@@ -18,10 +18,10 @@ from turnwire.prompts.notes import noted
 from turnwire.prompts.policy import Plan, ReplayPolicy
 from turnwire.prompts.prompt import Prompt, Recall, RecalledTurn, Section, Tokenizer
 from turnwire.prompts.recall.history import History
-from turnwire.prompts.replay.pieces import Piece, PieceMemory, tokenized
-from turnwire.prompts.replay.rephrase import in_template_order, spoken_in_order, spoken_on
+from turnwire.prompts.replay.rewriting import in_template_order, rewritten_in_order, rewritten_on
 from turnwire.prompts.replay.sections import labelled
-from turnwire.prompts.replay.splicer import Scribe, Text, UnknownSeam
+from turnwire.prompts.replay.splicer import TemplateSplicer, Text, UnknownSeam
+from turnwire.prompts.replay.tokenized_text import TokenizedText, TokenizedTextCache, tokenized
 from turnwire.prompts.stability import StabilityOptions, stabilise
 from turnwire.prompts.templates.control_text import ControlText, Marks
 from turnwire.prompts.templates.probing.probe import probe
@@ -51,7 +51,7 @@ class PromptBuilder:
         traits: TemplateTraits | None = None,
         policy: ReplayPolicy | None = None,
         stability: StabilityOptions | None = None,
-        memory: PieceMemory | None = None,
+        memory: TokenizedTextCache | None = None,
         end_tokens: Sequence[str] | None = None,
         content_control: Literal["text", "refuse", "allow"] = "text",
     ) -> None:
@@ -62,7 +62,7 @@ class PromptBuilder:
             raise TemplateFailure("blank", "the chat template does not show what the user says")
         self.policy = policy or ReplayPolicy()
         self.stability = stability or StabilityOptions()
-        self.memory = memory or PieceMemory()
+        self.memory = memory or TokenizedTextCache()
         self.end_tokens = tuple(end_tokens if end_tokens is not None else template.end_tokens)
         self.content_control = content_control
         self.control = ControlText(tokenizer.control_tokens)
@@ -129,9 +129,9 @@ class _Shown(msgspec.Struct, frozen=True):
     marks: Marks | None
 
 
-class _Turn(msgspec.Struct, frozen=True):
+class _SplicedTurn(msgspec.Struct, frozen=True):
     """A turn that is put in as tokens. `exact` tells what the model wrote from what was written for it; `thinking` is
-    None where the header it was written behind is not known."""
+    None where the header it was written after is not known."""
 
     ids: Sequence[int]
     exact: bool
@@ -158,7 +158,9 @@ class _Draft:
         self._plan = plan
         self._notes = notes
         rendered = [_without_carriers(message) for message in shown.messages]
-        self._scribe = Scribe(builder.template, builder.traits, rendered, shown.tools, notes, builder.end_tokens)
+        self._splicer = TemplateSplicer(
+            builder.template, builder.traits, rendered, shown.tools, notes, builder.end_tokens
+        )
         digests = [_digest(_encode(message)) for message in self._messages]
         self._chain = _chained(digests)
         self._history = History(self._messages, digests, tools)
@@ -166,16 +168,16 @@ class _Draft:
 
     # ------------------------------------------------------------------------------------------ turns as tokens
 
-    def exact_turns(self, recall: Recall | None) -> dict[int, _Turn]:
+    def exact_turns(self, recall: Recall | None) -> dict[int, _SplicedTurn]:
         """The turns that are put in as tokens, by the index of their message."""
-        turns: dict[int, _Turn] = {}
+        turns: dict[int, _SplicedTurn] = {}
         for position in sorted(self._plan.exact):
             found = self._recalled(position, recall) or self._ordered(self._shown.messages[position])
             if found is not None and found.ids:
                 turns[position] = found
         return turns
 
-    def _recalled(self, position: int, recall: Recall | None) -> _Turn | None:
+    def _recalled(self, position: int, recall: Recall | None) -> _SplicedTurn | None:
         if recall is None:
             return None
         message = self._messages[position]
@@ -185,22 +187,23 @@ class _Draft:
             return None
         thinking = self._begun_thinking(turn, message)
         if turn.complete:
-            return _Turn(turn.ids, True, thinking)
+            return _SplicedTurn(turn.ids, True, thinking)
         unsaid = self._shown.messages[position].blocks[turn.blocks :]
-        rest = spoken_on(self._scribe, self._traits, unsaid, self._shown.args, after_thought=True)
+        rest = rewritten_on(self._splicer, self._traits, unsaid, self._shown.args, after_thought=True)
         if rest is None:
             return None
-        return _Turn([*turn.ids, *self._encoded(rest)], False, thinking)
+        return _SplicedTurn([*turn.ids, *self._encoded(rest)], False, thinking)
 
-    def _ordered(self, message: Message) -> _Turn | None:
+    def _ordered(self, message: Message) -> _SplicedTurn | None:
         """A turn nobody can recall: the template may render it, unless it would lose the order of its blocks."""
         if in_template_order(message.blocks):
             return None
-        speech = spoken_in_order(self._scribe, self._traits, message.blocks, self._shown.args, self._plan.thinking)
-        if speech is None:
+        written = rewritten_in_order(self._splicer, self._traits, message.blocks, self._shown.args, self._plan.thinking)
+        if written is None:
             self._notes.append(noted("replay.order_lost"))
             return None
-        return _Turn(self._encoded(speech.text), False, speech.thinking)
+        text, thinking = written
+        return _SplicedTurn(self._encoded(text), False, thinking)
 
     def _encoded(self, rendered: str) -> list[int]:
         """The ids of what the template wrote from content."""
@@ -237,7 +240,7 @@ class _Draft:
 
     # ------------------------------------------------------------------------------------------------- assembly
 
-    def prompt(self, turns: Mapping[int, _Turn]) -> Prompt:
+    def prompt(self, turns: Mapping[int, _SplicedTurn]) -> Prompt:
         begun = self._shown.begun
         ids: list[int] = []
         sections: list[Section] = []
@@ -265,7 +268,7 @@ class _Draft:
             stamp=self._builder.template.stamp,
         )
 
-    def _args(self, before: _Turn | None, begun: str | None) -> dict[str, Any]:
+    def _args(self, before: _SplicedTurn | None, begun: str | None) -> dict[str, Any]:
         """The template's switches for the text before a turn: those it was written with."""
         thinking = self._plan.thinking
         if before is not None and before.thinking is not None:
@@ -277,13 +280,15 @@ class _Draft:
         switch = self._traits.thinking_on if thinking else self._traits.thinking_off
         return {**self._shown.args, **(switch or {})}
 
-    def _head(self, end: int, before: _Turn | None, begun: str | None) -> Piece:
+    def _head(self, end: int, before: _SplicedTurn | None, begun: str | None) -> TokenizedText:
         args = self._args(before, begun)
         key = _digest(b"head", self._frame, _encode(sorted(args.items())), self._chain[end])
         last = before is None
-        return self._piece(key, 0, end, last, lambda: self._scribe.head(end, args, tail=last))
+        return self._piece(key, 0, end, last, lambda: self._splicer.head(end, args, tail=last))
 
-    def _bridge(self, position: int, end: int, turn: _Turn, before: _Turn | None, begun: str | None) -> Piece:
+    def _bridge(
+        self, position: int, end: int, turn: _SplicedTurn, before: _SplicedTurn | None, begun: str | None
+    ) -> TokenizedText:
         args = self._args(before, begun)
         ending = self._builder.tokenizer.decode(turn.ids[-_ENDING:])
         key = _digest(
@@ -296,10 +301,10 @@ class _Draft:
         )
         last = before is None
         return self._piece(
-            key, position + 1, end, last, lambda: self._scribe.bridge(position, end, ending, args, tail=last)
+            key, position + 1, end, last, lambda: self._splicer.bridge(position, end, ending, args, tail=last)
         )
 
-    def _piece(self, key: bytes, start: int, end: int, last: bool, write: Callable[[], Text]) -> Piece:
+    def _piece(self, key: bytes, start: int, end: int, last: bool, write: Callable[[], Text]) -> TokenizedText:
         memory = self._builder.memory
         piece = memory.get(key)
         if piece is None or (last and piece.tail is None):
@@ -341,7 +346,7 @@ def _begun(messages: Sequence[Message]) -> str | None:
     return None
 
 
-def _append(ids: list[int], sections: list[Section], piece: Piece) -> None:
+def _append(ids: list[int], sections: list[Section], piece: TokenizedText) -> None:
     base = len(ids)
     sections.extend(Section(part.kind, part.index, base + part.start, base + part.end) for part in piece.sections)
     ids.extend(piece.ids)

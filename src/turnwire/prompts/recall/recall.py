@@ -225,8 +225,7 @@ class TurnRecall:
             if calls and distinct:
                 notes.append(_note(f"replay.edited.{changes[0]}"))
             return None
-        turn = fitting[0]
-        return RecalledTurn(ids=turn.ids, text=turn.text, tail=turn.tail)
+        return fitting[0]
 
     def _said(self, message: Message, history: HistoryKey) -> Sequence[StoredTurn]:
         """Turns of these words after this history: the session's own where it has one, else any (a forked session)."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from threading import Lock
 from typing import Protocol
 
-import msgspec
+from turnwire.prompts.prompt import RecalledTurn
 
 __all__ = ["MemoryTurnStore", "StoredTurn", "TurnStore", "call_key", "letters_and_digits", "said_key"]
 
@@ -20,14 +20,11 @@ _SAME_KEY = 4
 _RECORD_OVERHEAD = 400
 
 
-class StoredTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn as the model wrote it: its output ids, raw text, how it looked to the client, and the end of the prompt
-    it was written after."""
+class StoredTurn(RecalledTurn, frozen=True, kw_only=True):
+    """A turn as the model wrote it, and how it looked to the client."""
 
     ids: array[int]
-    text: str
     shape: bytes = b""
-    tail: str | None = None
 
     @property
     def size(self) -> int:

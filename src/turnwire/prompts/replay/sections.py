@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from turnwire.prompts.replay.pieces import Label
+from turnwire.prompts.replay.tokenized_text import Label
 from turnwire.prompts.templates.probing.scenes import markers
 from turnwire.turns import Message, ReasoningBlock, TextBlock, Tool, ToolCallBlock, ToolResultBlock
 

@@ -17,7 +17,7 @@ from turnwire.prompts.templates.template import Renderer, TemplateFailure, Templ
 from turnwire.prompts.templates.traits import TemplateTraits
 from turnwire.turns import Message, Note, Tool, ToolCallBlock, ToolResultBlock
 
-__all__ = ["Scribe", "Text", "UnknownSeam"]
+__all__ = ["TemplateSplicer", "Text", "UnknownSeam"]
 
 _STUB, _NEXT = mark("Stub"), mark("Next")
 _OVERLAP = 256
@@ -34,7 +34,7 @@ class Text(msgspec.Struct, frozen=True, gc=False):
     tail: str | None = None
 
 
-class Scribe:
+class TemplateSplicer:
     """Writes the text of one conversation with one template. `messages` are in their stable form; `end_tokens` are the
     tokens with which the model may end a turn."""
 
@@ -76,7 +76,7 @@ class Scribe:
         whole = _without_overlap(output, text.whole, self._end_tokens)
         return Text(whole, text.tail)
 
-    def spoken(self, message: Message, args: Mapping[str, Any]) -> str | None:
+    def rewritten(self, message: Message, args: Mapping[str, Any]) -> str | None:
         """What the model would have written for `message` behind its generation header, in the template's own words;
         None where the template's header and history do not meet."""
         calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]

@@ -1,7 +1,7 @@
-"""Pieces of a prompt: text that was tokenized once, and a bounded memory of it.
+"""Parts of a prompt: text that was tokenized once, and a bounded cache of it.
 
-Promise: the same piece always has the same ids, so prompts that share pieces share tokens; memory is bounded and may be
-shared by threads.
+Promise: the same text always has the same ids, so prompts that share parts share tokens; the cache is bounded and may
+be shared by threads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from turnwire.prompts.prompt import Section, Tokenizer
 from turnwire.turns import Note
 
-__all__ = ["Label", "Piece", "PieceMemory", "tokenized"]
+__all__ = ["Label", "TokenizedText", "TokenizedTextCache", "tokenized"]
 
 _OVERHEAD = 256
 
@@ -29,7 +29,7 @@ class Label(msgspec.Struct, frozen=True, gc=False):
     start: int
 
 
-class Piece(msgspec.Struct, frozen=True, kw_only=True):
+class TokenizedText(msgspec.Struct, frozen=True, kw_only=True):
     """Tokenized text; `sections` count from the piece's own start. `tail` is its generation header,
     None where it was not looked for; `notes` say what its rendering had to leave out."""
 
@@ -39,23 +39,23 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[Note, ...] = ()
 
 
-class PieceMemory:
+class TokenizedTextCache:
     """The pieces used last, up to a number of tokens in all."""
 
     def __init__(self, max_tokens: int = 4_000_000) -> None:
         self._max = max_tokens
-        self._held: OrderedDict[bytes, Piece] = OrderedDict()
+        self._held: OrderedDict[bytes, TokenizedText] = OrderedDict()
         self._total = 0
         self._lock = threading.Lock()
 
-    def get(self, key: bytes) -> Piece | None:
+    def get(self, key: bytes) -> TokenizedText | None:
         with self._lock:
             piece = self._held.get(key)
             if piece is not None:
                 self._held.move_to_end(key)
             return piece
 
-    def put(self, key: bytes, piece: Piece) -> None:
+    def put(self, key: bytes, piece: TokenizedText) -> None:
         with self._lock:
             before = self._held.pop(key, None)
             if before is not None:
@@ -76,7 +76,7 @@ def tokenized(
     tail: str | None = None,
     notes: tuple[Note, ...] = (),
     literal: Sequence[tuple[int, int]] = (),
-) -> Piece:
+) -> TokenizedText:
     """A piece from text, of which the spans `literal` stay text whatever they spell. Where a label starts inside a
     token, its section starts at the next one."""
     ids = tokenizer.encode_literal(text, literal) if literal else tokenizer.encode(text)
@@ -87,7 +87,7 @@ def tokenized(
         for label, start, end in zip(labels, starts, ends, strict=True)
         if end > start
     )
-    return Piece(ids=array("I", ids), sections=sections, tail=tail, notes=notes)
+    return TokenizedText(ids=array("I", ids), sections=sections, tail=tail, notes=notes)
 
 
 def _offsets(
