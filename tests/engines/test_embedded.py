@@ -21,12 +21,13 @@ from turnwire.engines.interface import (
     Constraint,
     Engine,
     EngineError,
+    EventBatch,
     GenerateRequest,
     Hints,
     TokenBatch,
 )
 from turnwire.prompts.tokenizers.gguf_file import GGUFFacts
-from turnwire.turns import Conversation, Sampling
+from turnwire.turns import Conversation, Note, Sampling
 
 
 def ids_of(text: str) -> list[int]:
@@ -336,3 +337,22 @@ def test_fragments_of_a_byte_fallback_vocabulary() -> None:
     assert fragments.recover("é", 3, [spelled[-1]]) is None
     assert fragments.recover("é", 2, [257]) is None
     assert fragments.recover("é", 2, []) is None
+
+
+async def test_a_model_that_goes_round_in_circles_is_ended(engine: EmbeddedEngine, script: fake.Script) -> None:
+    script.tokens = ids_of("ab" * 5000)
+    steps = [step async for step in engine.generate(request(max_tokens=390))]
+    end = steps[-1]
+    assert isinstance(end, Completion)
+    assert (end.reason, end.output_tokens < 390) == ("length", True)
+    notes = [event for step in steps if isinstance(step, EventBatch) for event in step.events]
+    assert [note.code for note in notes if isinstance(note, Note)] == ["engine.loop"]
+
+
+async def test_layers_on_a_gpu(module: Any, tmp_path: Path) -> None:
+    settings = EmbeddedSettings(window=400, gpu_layers=12)
+    engine = EmbeddedEngine(fake.write_gguf(tmp_path / "tiny.gguf"), settings=settings)
+    info = await engine.start()
+    await engine.close()
+    assert module.loaded[-1].n_gpu_layers == 12
+    assert any("no GPU can be used" in warning for warning in info.warnings)

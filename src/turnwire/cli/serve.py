@@ -17,7 +17,7 @@ __all__ = ["gateway_options", "serve"]
 _OPTIONS = (
     click.option("--host", help="Address to listen on.  [default: 127.0.0.1]"),
     click.option("--port", type=int, help="Port to listen on; 0 picks a free one.  [default: 8390]"),
-    click.option("--model", help="Model id to serve, a .gguf file, or a folder."),
+    click.option("--model", help="Model id to serve, a .gguf file, a folder, or a hub id (MAKER/REPO:QUANT)."),
     click.option("--alias", multiple=True, help="Another id that means the same model; may be given several times."),
     click.option(
         "--engine",
@@ -33,6 +33,7 @@ _OPTIONS = (
     click.option("--reasoning", help="Another dialect's reasoning markers, combined with --dialect's tool calls."),
     click.option("--template", help="Chat template file (Jinja)."),
     click.option("--tokenizer", help="tokenizer.json, or a folder that holds one."),
+    click.option("--gpu-layers", type=int, help="Embedded engine: layers on the GPU; -1 is all.  [default: all]"),
     click.option("--profiles", help="A file of model profiles that extends the built-in ones."),
     click.option("--window", type=int, help="Context window in tokens, where the engine does not tell."),
     click.option(

@@ -113,7 +113,8 @@ def cache_folder() -> Path:
 
 
 def resolve_model(model: str | Path | None, progress: Progress | None = None) -> Path:
-    """The GGUF file meant by a known name (fetched if need be), a file, a folder, or None for the default model."""
+    """The GGUF file meant by a known name or a hub id (fetched if need be), a file, a folder, or None for the default
+    model."""
     known = KNOWN_MODELS.get(DEFAULT_MODEL if model is None else str(model).lower())
     if known is not None and not Path(str(model)).exists():
         return fetch_model(known, progress)
@@ -122,8 +123,14 @@ def resolve_model(model: str | Path | None, progress: Progress | None = None) ->
         return _in_folder(path)
     if path.is_file():
         return path
+    from turnwire.engines.embedded.hub import fetch_from_hub, is_hub_id
+
+    if is_hub_id(str(model)):
+        return fetch_from_hub(str(model))
     names = ", ".join(KNOWN_MODELS)
-    raise DownloadError(f"{model} is neither a file, a folder, nor a model that can be fetched ({names}).")
+    raise DownloadError(
+        f"{model} is neither a file, a folder, a hub id (MAKER/REPO:QUANT), nor a model that can be fetched ({names})."
+    )
 
 
 def _in_folder(folder: Path) -> Path:

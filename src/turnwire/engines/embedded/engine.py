@@ -7,6 +7,7 @@ process holds the key to; several generations share one model, and leaving a gen
 from __future__ import annotations
 
 import asyncio
+import atexit
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -21,23 +22,30 @@ from turnwire.engines.embedded.context_pool import ContextPool
 from turnwire.engines.embedded.downloads import DownloadError, Progress, resolve_model
 from turnwire.engines.embedded.encoder import EMBEDDING_MODELS, EmbeddingModel
 from turnwire.engines.embedded.grammar_tokens import with_tokens
+from turnwire.engines.embedded.loop_guard import LoopGuard
 from turnwire.engines.embedded.missing_ids import EmbeddedReading, Fragments
-from turnwire.engines.embedded.server import EmbeddedSettings, load_server, plan_context, unload_server
+from turnwire.engines.embedded.server import EmbeddedSettings, gpus, load_server, plan_context, unload_server
 from turnwire.engines.interface import (
     Capabilities,
+    Completion,
     Constraint,
     EngineError,
     EngineInfo,
+    EventBatch,
     GenerateRequest,
     Generation,
     Receiver,
     Step,
+    TokenBatch,
 )
 from turnwire.engines.llamacpp import LlamaCppEngine, LlamaCppTokenizer
 from turnwire.prompts.tokenizers.gguf_file import GGUFError, GGUFFacts, read_facts
 from turnwire.prompts.tokenizers.load import load_tokenizer
+from turnwire.turns import Note
 
 __all__ = ["EmbeddedEngine", "EmbeddedSettings"]
+
+LOOPED = Note("engine.loop", "The model repeated one passage over and over; its turn was ended.")
 
 
 class EmbeddedEngine:
@@ -84,6 +92,8 @@ class EmbeddedEngine:
         context = plan_context(facts, settings)
         self._window = context.window
         self._server = await asyncio.to_thread(load_server, path, settings, context.tokens, key)
+        # llama.cpp's threads must be gone before the interpreter is: a process that ends without `close` would crash.
+        atexit.register(self._unload)
         self._pool = ContextPool(settings.slots, context.tokens)
         client = await asyncio.to_thread(_client, self._server.listening_address, path, facts, key)
         await client.start()
@@ -94,7 +104,7 @@ class EmbeddedEngine:
             model=path.stem,
             window=self._window,
             embedding_models=EMBEDDING_MODELS,
-            warnings=_warnings(facts.window or self._window, self._window, settings),
+            warnings=(*_warnings(facts.window or self._window, self._window, settings), *_without_gpu(settings)),
         )
 
     async def health(self) -> bool:
@@ -107,9 +117,13 @@ class EmbeddedEngine:
         client, self._client = self._client, None
         if client is not None:
             await client.close()
+        await asyncio.to_thread(self._unload)
+
+    def _unload(self) -> None:
+        atexit.unregister(self._unload)
         holder, self._server = [self._server], None
         if holder[0] is not None:
-            await asyncio.to_thread(unload_server, holder)
+            unload_server(holder)
 
     def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
         """Start a generation; see the interface's promise."""
@@ -122,9 +136,16 @@ class EmbeddedEngine:
         async with self._pool.hold(need, request.hints.priority):
             if self._client is None:
                 raise EngineError("disconnected", "the embedded engine is not running")
+            guard, said = LoopGuard(), 0
             async with aclosing(self._client.generate(self._client.in_tokens(request))) as steps:
                 async for step in steps:
                     yield step
+                    if isinstance(step, TokenBatch):
+                        said += len(step.ids)
+                        if guard.feed(step.ids):
+                            yield EventBatch((LOOPED,))
+                            yield Completion("length", prompt, said)
+                            return
 
     async def embed(self, inputs: Sequence[str]) -> list[list[float]]:
         """Embeddings by a small model of their own, fetched and loaded on first use."""
@@ -151,6 +172,12 @@ class _Client(LlamaCppEngine):
 
     def _reading(self, request: GenerateRequest) -> EmbeddedReading:
         return EmbeddedReading(request, self._tokenizer, self._specials, self._fragments)
+
+
+def _without_gpu(settings: EmbeddedSettings) -> tuple[str, ...]:
+    if not settings.gpu_layers or gpus():
+        return ()
+    return ("no GPU can be used: the installed xllamacpp is built without one (see its CUDA, ROCm and Vulkan wheels)",)
 
 
 def _find(model: str | Path | None, progress: Progress | None) -> tuple[Path, GGUFFacts]:

@@ -35,7 +35,8 @@ class EmbeddedSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How the model is run. `window` None: as long as the model was trained for, up to `window_limit`. `slots`
     generations share as many full windows of context memory as `context_mib` holds, at least one. `cache_mib` bounds
     the prompts kept in memory beside that; `threads` None: see `safe_threads`. `batch` tokens of a prompt are read
-    between two chances to abort it or to serve somebody else; 128 costs no speed on a CPU."""
+    between two chances to abort it or to serve somebody else; 128 costs no speed on a CPU. `gpu_layers` None: all of
+    them where there is a GPU and the installed build can use it; -1 is all, 0 none."""
 
     window: int | None = None
     window_limit: int = 32768
@@ -44,6 +45,7 @@ class EmbeddedSettings(msgspec.Struct, frozen=True, kw_only=True):
     threads: int | None = None
     batch: int = 128
     cache_mib: int = 512
+    gpu_layers: int | None = None
 
 
 def safe_threads() -> int:
@@ -149,7 +151,19 @@ def _parameters(model: Path, settings: EmbeddedSettings, context: int, key: str)
     params.cache_ram_mib = settings.cache_mib
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings.threads or safe_threads()
     params.n_threads_http = 2 * settings.slots + 4
+    if settings.gpu_layers is not None:
+        params.n_gpu_layers = settings.gpu_layers
     return params
+
+
+def gpus() -> list[str]:
+    """The GPUs that the installed build can use, by their descriptions."""
+    try:
+        xllamacpp = importlib.import_module("xllamacpp")
+        devices = xllamacpp.get_device_info()
+        return [str(device["description"]) for device in devices if "CPU" not in str(device["type"])]
+    except (ImportError, AttributeError, KeyError, RuntimeError):
+        return []
 
 
 def unload_server(holder: list[Any]) -> None:

@@ -43,6 +43,8 @@ log = logging.getLogger("turnwire.assembly")
 
 # Where neither the engine, the profile nor the operator tells a window.
 DEFAULT_WINDOW = 131_072
+# The longest answer of the embedded engine to a request that sets no bound.
+EMBEDDED_OUTPUT = 2_048
 
 
 class AssemblyError(Exception):
@@ -153,6 +155,11 @@ def _runtime(
 
 def _sampling(model: ModelSettings, profile: Profile | None) -> Sampling:
     """The operator's defaults over the publisher's."""
+    if model.specs[0].partition(":")[0] == "embedded" and model.defaults.max_tokens is None:
+        # A small model on a CPU that nobody bounds can talk for minutes: that looks like a gateway that hangs.
+        model = msgspec.structs.replace(
+            model, defaults=msgspec.structs.replace(model.defaults, max_tokens=EMBEDDED_OUTPUT)
+        )
     given = {name: value for name, value in msgspec.structs.asdict(model.defaults).items() if value is not None}
     return msgspec.structs.replace(profile.sampling if profile else Sampling(), **given)
 

@@ -171,7 +171,7 @@ class _Start:
 
     async def embedded(self, progress: Progress | None) -> Started:
         """The model in this process: everything comes from its file."""
-        shape = EmbeddedSettings(window=self._model.window)
+        shape = EmbeddedSettings(window=self._model.window, gpu_layers=self._model.gpu_layers)
         engine = EmbeddedEngine(self._specs[0].target or self._place, settings=shape, progress=progress)
         try:
             info = await engine.start()
