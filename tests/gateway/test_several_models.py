@@ -66,5 +66,5 @@ async def test_each_request_gets_the_model_it_means(tmp_path: Path) -> None:
         engine = client.gateway.runtime_for("big").engine
         assert isinstance(engine, WorkerPool)
         for worker in engine.workers:
-            worker.down = True
+            worker.health.unreached("gone", 0.0)
         assert await said("/v1/messages", asking("big")) == ("I am spare.", "big", "model.fallback")
