@@ -63,9 +63,12 @@ class _Pushed:
         self._receiver = receiver
         self._flowing = asyncio.Event()
         self._flowing.set()
+        self._aborted = False
         self._task = asyncio.ensure_future(self._run())
 
     def abort(self) -> None:
+        # A generator that never waits gives the cancellation no place to happen.
+        self._aborted = True
         self._task.cancel()
 
     def pause(self) -> None:
@@ -81,6 +84,8 @@ class _Pushed:
             async for step in self._steps:
                 if not self._flowing.is_set():
                     await self._flowing.wait()
+                if self._aborted:
+                    return
                 if type(step) is TokenBatch:
                     receiver.tokens(step)
                 elif type(step) is EventBatch:
@@ -96,7 +101,8 @@ class _Pushed:
             error = EngineError("internal", "The engine adapter failed.")
         finally:
             await self._steps.aclose()
-        receiver.failed(error)
+        if not self._aborted:
+            receiver.failed(error)
 
 
 async def pull(engine: Engine, request: GenerateRequest) -> AsyncGenerator[Step, None]:

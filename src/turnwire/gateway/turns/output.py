@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from turnwire.gateway.turns.token_places import TokenPlaces
+from turnwire.prompts.prompt import Tokenizer
 from turnwire.prompts.recall.seals import TurnSealer
 from turnwire.turns import BlockClosed, BlockDelta, BlockOpened, Event, Note, ToolCallClosed
 
@@ -38,15 +40,25 @@ class OutputLog:
         """All of the output."""
         return "".join(self.texts)
 
+    def cut(self, at: int, tokenizer: Tokenizer) -> None:
+        """Forget everything from the token on in which the character at `at` lies."""
+        kept = TokenPlaces(self.texts, self.sizes, self.ids, tokenizer).before(at, within=True)
+        text = self.text[:at]
+        del self.ids[kept:]
+        self.texts[:] = [text]
+        self.sizes = array("I", [kept])
+
 
 class Stamping:
     """Puts what the parser cannot know on its events. `calls` maps a call's block to its id, in order; `closed` counts
     the calls that are whole; `notes` are those that came with the events. With `keeps_ids`
     the engine's own call ids are used."""
 
-    __slots__ = ("_keeps_ids", "_mint", "_seals", "calls", "closed", "notes")
+    __slots__ = ("_keeps_ids", "_log", "_mint", "_sealed", "_seals", "calls", "closed", "notes")
 
-    def __init__(self, mint: Callable[[], str], seals: TurnSealer | None, *, keeps_ids: bool) -> None:
+    def __init__(self, log: OutputLog, mint: Callable[[], str], seals: TurnSealer | None, *, keeps_ids: bool) -> None:
+        self._log = log
+        self._sealed = 0
         self._mint = mint
         self._keeps_ids = keeps_ids
         self._seals = seals
@@ -71,7 +83,20 @@ class Stamping:
             return msgspec.structs.replace(event, call_id=self.calls[event.index])
         elif isinstance(event, BlockClosed):
             if event.kind == "reasoning" and self._seals is not None:
+                self._catch_up(self._seals)
                 return msgspec.structs.replace(event, seal=self._seals.seal())
         elif isinstance(event, Note):
             self.notes.append(event)
         return event
+
+    def trailing_seal(self) -> str | None:
+        """The seal of what came after the last thought, once the output is complete."""
+        if self._seals is None:
+            return None
+        self._catch_up(self._seals)
+        return self._seals.finish()
+
+    def _catch_up(self, seals: TurnSealer) -> None:
+        ids = self._log.ids
+        seals.add(ids[self._sealed :])
+        self._sealed = len(ids)

@@ -26,10 +26,11 @@ from turnwire.engines.interface import (
     TokenBatch,
 )
 from turnwire.gateway.turns.output import OutputLog, Stamping
-from turnwire.gateway.turns.reasoning_tokens import thought_tokens
 from turnwire.gateway.turns.record import TurnOutcome, TurnRecord
 from turnwire.gateway.turns.sink import Sink
-from turnwire.parsers import Parser, start_state
+from turnwire.gateway.turns.steering import FirstCallOnly, ThinkingBudget, closing_text, thinking_budget
+from turnwire.gateway.turns.token_places import thought_tokens
+from turnwire.parsers import Parser, Start, start_state
 from turnwire.prompts.recall.witness import Witness
 from turnwire.protocols.reply import Reply
 from turnwire.protocols.wire import Encoder, ErrorKind, TurnFailure
@@ -95,18 +96,19 @@ class Turn:
         self._log = OutputLog()
         self._witness = Witness()
         runtime, prompt = record.runtime, record.prompt
-        self._seals = (
-            runtime.seals_for(record.tenant, record.turn_id, prompt.tail, self._witness) if record.exact else None
-        )
+        seals = runtime.seals_for(record.tenant, record.turn_id, prompt.tail, self._witness) if record.exact else None
         # An engine that parses by itself finds its own ids in the next request; those in a model's text are not unique.
-        self._stamping = Stamping(mint, self._seals, keeps_ids=not runtime.writes_prompts)
+        self._stamping = Stamping(self._log, mint, seals, keeps_ids=not runtime.writes_prompts)
         # What the engine will find in its cache is only foreseen here; the engine's own count replaces it at the end.
         foreseen = record.continuity.shared if runtime.engine.capabilities.cached_tokens else 0
         self.usage = Usage(len(prompt.ids), min(foreseen, len(prompt.ids)))
         self.outcome = TurnOutcome(usage=self.usage, witness=self._witness, output_ids=self._log.ids)
         self._plan = ConstraintPlan()
+        # How many tokens of the output the engine was given with its prompt.
         self._prefilled = 0
         self._parser: Parser | None = None
+        self._first_call: FirstCallOnly | None = None
+        self._budget: ThinkingBudget | None = None
         self._head = b""
         self._generation: Generation | None = None
         self._ended: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
@@ -122,6 +124,7 @@ class Turn:
             prompt_ids=[*prompt.ids, *prefill] if prefill else prompt.ids,
             constraint=self._plan.constraint,
             sampling=self._bounded(runtime.defaults_under(conversation.sampling), len(prefill)),
+            resumed=len(self._log.ids),
             hints=Hints(
                 request_id=record.turn_id,
                 session=conversation.context.session,
@@ -147,7 +150,9 @@ class Turn:
                 window=runtime.window,
             )
         wanted = sampling.max_tokens
-        return msgspec.structs.replace(sampling, max_tokens=room if wanted is None else min(wanted, room))
+        if wanted is not None:
+            room = min(room, max(wanted - len(self._log.ids), 1))
+        return msgspec.structs.replace(sampling, max_tokens=room)
 
     async def run(self) -> TurnOutcome:
         """Run to the end. Raises TurnFailure if nothing was sent yet; later failures are written to the sink. Raises
@@ -187,6 +192,9 @@ class Turn:
             forbidden = conversation.tool_choice.mode == "none"
             dialect = record.dialect.without_calls() if forbidden else record.dialect
             self._parser = Parser(dialect, conversation.tools, start)
+            self._bound_thoughts(start)
+        if not conversation.tool_choice.parallel:
+            self._first_call = FirstCallOnly(record.dialect)
         prefill = runtime.tokenizer.encode(plan.prefill) if plan.prefill else []
         self._prefilled = len(prefill)
         request = self.request(prefill)
@@ -208,6 +216,8 @@ class Turn:
                 events = [*events, _scored(batch)]
             if events:
                 self._put(self.encoder.feed(events))
+            if self._budget is not None and self._budget.spend(events, len(batch.ids)):
+                self._close_thought()
         except Exception as error:
             self._end(error)
 
@@ -239,19 +249,62 @@ class Turn:
     def _heard(self, text: str, ids: Sequence[int]) -> Sequence[Event]:
         """The stamped events of more output."""
         self._log.add(text, ids)
-        if self._seals is not None:
-            self._seals.add(ids)
         if self._parser is None:
             return ()
         events = self._parser.feed(text)
         return self._stamped(events) if events else ()
 
     def _stamped(self, events: Sequence[Event]) -> Sequence[Event]:
+        if self._first_call is not None:
+            events = self._first_call.take(events)
+            if self._first_call.over:
+                self._stop_after_call(self._first_call.kept)
         self._witness.feed(events)
         stamped = self._stamping.stamp(events)
         if self.record.reply is not None:
             self.record.reply.feed(stamped)
         return stamped
+
+    # ----------------------------------------------------------------------------------- what the client asked for
+
+    def _stop_after_call(self, kept: int) -> None:
+        """The client wants one call at a time: what came after the first is not part of the turn."""
+        if self._ended.done():
+            return
+        record = self.record
+        if self._parser is not None:
+            self._log.cut(kept, record.runtime.tokenizer)
+            self._parser = None
+        self._stamping.notes.append(Note("calls.first_only", "The client asked for one call at a time."))
+        output = max(len(self._log.ids) - self._prefilled, 0)
+        self.done(Completion("stop", len(record.prompt.ids) + self._prefilled, output, self.usage.cached))
+        if self._generation is not None:
+            self._generation.abort()
+
+    def _bound_thoughts(self, start: Start) -> None:
+        record = self.record
+        conversation = record.inbound.conversation
+        self._budget = thinking_budget(conversation, record.dialect, start)
+        wanted = conversation.thinking.budget is not None and conversation.thinking.mode != "off"
+        if wanted and (self._budget is None or self._plan.constraint is not None):
+            self._budget = None
+            self._stamping.notes.append(
+                Note("thinking.budget_unbounded", "The thinking budget cannot be held with this model and format.")
+            )
+
+    def _close_thought(self) -> None:
+        """The budget is spent: close the thought in the model's own way and let the model go on from there."""
+        runtime, text = self.record.runtime, closing_text(self.record.dialect)
+        assert self._generation is not None
+        assert text is not None
+        self._generation.abort()
+        self._budget = None
+        self._stamping.notes.append(Note("thinking.budget_reached", "The thought was closed at its budget."))
+        self._put(self.encoder.feed(self._heard(text, runtime.tokenizer.encode(text))))
+        self._prefilled = len(self._log.ids)
+        self._generation = runtime.engine.submit(self.request(self._log.ids), self)
+        if self.sink.full:
+            self._generation.pause()
 
     def _put(self, data: bytes) -> None:
         if not data:
@@ -318,7 +371,7 @@ class Turn:
             finished = msgspec.structs.replace(finished, reason="stop_sequence", stop_sequence=completion.stop_sequence)
         last += self._stamped(events)
         last += self._violations()
-        trailing = self._seals.finish() if self._seals is not None else None
+        trailing = self._stamping.trailing_seal()
         if trailing is not None:
             last.append(SealCarried(-1, trailing))
             if record.reply is not None:

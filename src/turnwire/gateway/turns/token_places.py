@@ -1,0 +1,55 @@
+"""Where characters of a turn's output lie among its tokens.
+
+Promise: only the batches in which a place lies are spelled token by token.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+
+from turnwire.prompts.prompt import Tokenizer
+
+__all__ = ["TokenPlaces", "thought_tokens"]
+
+
+class TokenPlaces:
+    """The tokens of an output by characters. `texts` and `sizes` are the text and the number of ids of each batch,
+    `ids` are those of all batches."""
+
+    def __init__(self, texts: Sequence[str], sizes: Sequence[int], ids: Sequence[int], tokenizer: Tokenizer) -> None:
+        self._characters = [0, *accumulate(map(len, texts))]
+        self._tokens = [0, *accumulate(sizes)]
+        self._ids = ids
+        self._tokenizer = tokenizer
+
+    def before(self, at: int, *, within: bool) -> int:
+        """How many tokens begin (`within`: end) before a character."""
+        characters, tokens = self._characters, self._tokens
+        last = len(characters) - 1
+        batch = min(bisect_right(characters, at) - 1, last)
+        if characters[batch] == at or batch == last:
+            return tokens[batch]
+        spell, end, count = self._tokenizer.detokenizer().feed, characters[batch], tokens[batch]
+        for token in self._ids[tokens[batch] : tokens[batch + 1]]:
+            begin, end = end, end + len(spell((token,)))
+            if begin >= at or (within and end > at):
+                break
+            count += 1
+        return count
+
+
+def thought_tokens(
+    spans: Sequence[tuple[int, int]],
+    texts: Sequence[str],
+    sizes: Sequence[int],
+    ids: Sequence[int],
+    tokenizer: Tokenizer,
+) -> int:
+    """How many tokens a turn's thoughts took, by their spans of characters. A token counts once if any of its
+    characters belongs to a thought or to the marks around it."""
+    if not spans or not ids:
+        return 0
+    places = TokenPlaces(texts, sizes, ids, tokenizer)
+    return sum(places.before(end, within=False) - places.before(start, within=True) for start, end in spans)
