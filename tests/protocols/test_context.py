@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwire.protocols.context import AgentHints, agent_hints, dispatch_opt_in, side_class, turn_context
+from turnwire.protocols.context import dispatch_opt_in, side_class, turn_context
 from turnwire.turns import Message, OutputFormat, TextBlock, Tool, TurnContext
 
 CODEX = {
@@ -128,16 +128,6 @@ def test_lengths_are_bounded() -> None:
 )
 def test_any_header_is_read_without_raising(headers: dict[str, str]) -> None:
     turn_context(headers)
-
-
-def test_agent_hints() -> None:
-    assert agent_hints(None) == AgentHints()
-    assert agent_hints("x") == AgentHints(unknown=("nvext",))
-    assert agent_hints({"agent_hints": {"priority": 2, "osl": 90}}) == AgentHints(
-        priority=2, unknown=("nvext.agent_hints.osl",)
-    )
-    assert agent_hints({"agent_hints": {"priority": 2, "strict_priority": 4}}).priority == 4
-    assert agent_hints({"agent_hints": [], "greed": 1}).unknown == ("nvext.greed",)
 
 
 @pytest.mark.parametrize(

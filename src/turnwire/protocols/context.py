@@ -13,7 +13,7 @@ import msgspec
 
 from turnwire.turns import Message, OutputFormat, Tool, TurnContext
 
-__all__ = ["PRIORITY_BOUND", "AgentHints", "agent_hints", "dispatch_opt_in", "side_class", "turn_context"]
+__all__ = ["PRIORITY_BOUND", "dispatch_opt_in", "side_class", "turn_context"]
 
 SESSION_HEADERS = (
     "x-dynamo-session-id",
@@ -59,13 +59,6 @@ CLASS_PRIORITY: Mapping[str, int] = {"auxiliary": -1, "title": -1, "background":
 PRIORITY_BOUND = 100
 
 
-class AgentHints(msgspec.Struct, frozen=True, kw_only=True):
-    """`nvext.agent_hints`, as far as it is understood; `unknown` names the keys that are not."""
-
-    priority: int | None = None
-    unknown: tuple[str, ...] = ()
-
-
 def turn_context(
     headers: Mapping[str, str],
     *,
@@ -104,21 +97,6 @@ def turn_context(
         final=headers.get("x-dynamo-session-final", "").strip().lower() in ("1", "true", "yes"),
         client=headers.get("user-agent", "").split(" ", 1)[0][:limit] or None,
     )
-
-
-def agent_hints(nvext: Any) -> AgentHints:
-    """Hints of a request's `nvext` object; whatever is not understood is named, never refused."""
-    if not isinstance(nvext, dict):
-        return AgentHints(unknown=("nvext",) if nvext is not None else ())
-    unknown = [f"nvext.{key}" for key in nvext if key != "agent_hints"]
-    hints = nvext.get("agent_hints")
-    if not isinstance(hints, dict):
-        hints = {}
-    unknown += [f"nvext.agent_hints.{key}" for key in hints if key not in ("priority", "strict_priority")]
-    priority = _integer(hints.get("strict_priority"))
-    if priority is None:
-        priority = _integer(hints.get("priority"))
-    return AgentHints(priority=priority, unknown=tuple(unknown))
 
 
 def side_class(messages: Sequence[Message], tools: Sequence[Tool], output: OutputFormat | None) -> str | None:

@@ -9,18 +9,19 @@ import base64
 from array import array
 from collections.abc import Sequence
 from sys import byteorder
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from turnwire.protocols.chat.fields import Fields
-from turnwire.protocols.json_body import invalid
+from turnwire.protocols.body import invalid
+from turnwire.protocols.completions.request import texts_or_ids
+from turnwire.protocols.field_table import EMBEDDINGS
+from turnwire.protocols.fields import Fields
 from turnwire.protocols.limits import Limits
 from turnwire.turns import Note
 
 __all__ = ["Asked", "answer", "decode"]
 
-_HONOURED = frozenset({"model", "input", "encoding_format", "dimensions", "user"})
 _MOST_INPUTS = 2048
 
 
@@ -36,17 +37,19 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 def decode(body: bytes, *, limits: Limits | None = None) -> Asked:
     """Decode `POST /v1/embeddings`."""
-    fields = Fields(body, limits or Limits())
-    encoding = fields.get("encoding_format", "float")
+    fields = Fields(body, EMBEDDINGS, limits or Limits())
+    encoding = fields.text("encoding_format") or "float"
     if encoding not in ("float", "base64"):
         raise invalid("encoding_format", "must be float or base64")
-    fields.note_unknown(_HONOURED)
+    inputs = texts_or_ids(fields.value("input"), "input")
+    if len(inputs) > _MOST_INPUTS:
+        raise invalid("input", f"{len(inputs)} inputs; the limit is {_MOST_INPUTS}")
     return Asked(
         model=fields.model(),
-        inputs=_inputs(fields.get("input")),
-        encoding=encoding,
-        dimensions=fields.count("dimensions", 1),
-        notes=tuple(fields.notes),
+        inputs=inputs,
+        encoding="base64" if encoding == "base64" else "float",
+        dimensions=fields.whole("dimensions", 1),
+        notes=fields.finish(),
     )
 
 
@@ -69,27 +72,3 @@ def _packed(vector: Sequence[float]) -> str:
     if byteorder == "big":
         numbers.byteswap()
     return base64.b64encode(numbers.tobytes()).decode()
-
-
-def _inputs(value: Any) -> tuple[str | tuple[int, ...], ...]:
-    if isinstance(value, str) or _is_ids(value):
-        return (_input(value, "input"),)
-    if not isinstance(value, list) or not value:
-        raise invalid("input", "must be a string, a list of token ids, or a list of either with at least one entry")
-    if len(value) > _MOST_INPUTS:
-        raise invalid("input", f"{len(value)} inputs; the limit is {_MOST_INPUTS}")
-    return tuple(_input(entry, f"input.{index}") for index, entry in enumerate(value))
-
-
-def _input(value: Any, path: str) -> str | tuple[int, ...]:
-    if isinstance(value, str):
-        if not value:
-            raise invalid(path, "must not be empty")
-        return value
-    if _is_ids(value):
-        return tuple(value)
-    raise invalid(path, "must be a string or a list of token ids")
-
-
-def _is_ids(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(type(entry) is int and entry >= 0 for entry in value)

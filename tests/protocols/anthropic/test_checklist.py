@@ -66,11 +66,12 @@ def test_01_unknown_fields_betas_and_headers_never_fail() -> None:
         safeguards=[{"type": "dangerous_tool_use", "classifier_context": {"a": [1, 2]}}],
         diagnostics={"previous_message_id": "msg_1"},
         service_tier="auto",
+        speed="fast",
         field_of_next_year={"deep": True},
     )
     ignored = {note.message.split(":")[0] for note in inbound.notes if note.code == "request.field_ignored"}
-    assert ignored == {"safeguards", "service_tier", "field_of_next_year"}
-    assert inbound.echo == Echo(betas=("made-up-2030-01-01", "other"), diagnostics=True)
+    assert ignored == {"safeguards", "speed", "field_of_next_year"}
+    assert inbound.echo == Echo(diagnostics=True)
 
 
 @pytest.mark.parametrize("version", ["2023-06-01", "2026-10-21"])
@@ -228,6 +229,16 @@ def test_11_input_only_by_delta_no_blank_text_no_tool_use_without_a_call() -> No
     assert built["stop_reason"] == "tool_use"
 
 
+DELTA_USAGE = {
+    "input_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+    "output_tokens",
+    "output_tokens_details",
+}
+"""The fields of a message_delta's usage that the vendor's types know and that have a value here."""
+
+
 def test_12_the_real_prompt_count_at_both_ends() -> None:
     events = sent(stream([[*text(0, "hi"), *ending("stop")]]))
     start, end = events[0]["message"]["usage"], events[-2]["usage"]
@@ -235,7 +246,8 @@ def test_12_the_real_prompt_count_at_both_ends() -> None:
         assert usage["input_tokens"] == 600
         assert usage["cache_read_input_tokens"] == 400
         assert usage["cache_creation_input_tokens"] == 0
-        assert usage["cache_creation"] == {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0}
+    assert start["cache_creation"] == {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0}
+    assert set(end) == DELTA_USAGE
     assert end["output_tokens"] == 70
     assert end["output_tokens_details"] == {"thinking_tokens": 30}
 
@@ -489,8 +501,12 @@ def test_unknown_blocks_are_kept_whole() -> None:
     assert [note.code for note in inbound.notes] == ["request.block_opaque"]
 
 
-def test_usage_never_counts_more_cached_than_sent() -> None:
+@pytest.mark.parametrize(
+    ("prompt", "cached", "split"), [(10, 30, (1, 9)), (10, 10, (1, 9)), (1, 1, (1, 0)), (0, 0, (0, 0))]
+)
+def test_a_prompt_never_counts_nothing_however_much_of_it_was_cached(
+    prompt: int, cached: int, split: tuple[int, int]
+) -> None:
     encoder = StreamEncoder(FACTS)
-    start = json.loads(encoder.start(Usage(10, 30)).split(b"data: ")[1])
-    assert start["message"]["usage"]["input_tokens"] == 0
-    assert start["message"]["usage"]["cache_read_input_tokens"] == 10
+    start = json.loads(encoder.start(Usage(prompt, cached)).split(b"data: ")[1])["message"]["usage"]
+    assert (start["input_tokens"], start["cache_read_input_tokens"]) == split

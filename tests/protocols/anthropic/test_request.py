@@ -170,9 +170,9 @@ def test_every_kind_of_oddity_is_noted_once() -> None:
     odd = [{"type": "server_tool_use", "id": str(number)} for number in range(30)]
     inbound = request(messages=[{"role": "user", "content": odd, "id": "m1", "name": "n"}] * 3)
     assert [note.message for note in inbound.notes] == [
+        "messages.0.content.0: block of type server_tool_use is kept, but not understood",
         "messages.*.id: not used",
         "messages.*.name: not used",
-        "messages.0.content.0: block of type server_tool_use is kept, but not understood",
     ]
 
 
@@ -341,7 +341,10 @@ def test_template_arguments_and_hints_of_other_servers() -> None:
     )
     assert inbound.conversation.template_args == {"enable_thinking": False}
     assert inbound.conversation.context.priority == 5
-    assert [note.message for note in inbound.notes] == ["nvext.y: not used", "nvext.agent_hints.x: not used"]
+    assert [note.message for note in inbound.notes] == [
+        "nvext.agent_hints.x: not known here; not used",
+        "nvext.y: not known here; not used",
+    ]
 
 
 def test_title_calls_are_told_apart() -> None:

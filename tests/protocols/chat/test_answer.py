@@ -178,7 +178,7 @@ def test_reasoning_is_dispatched_when_each_thought_ends() -> None:
 def test_usage_and_scores() -> None:
     scored = TokensScored((("Hi", -0.5, (("Hi", -0.5), ("Ho", -1.0))),))
     events: list[Event] = [BlockOpened(0, "text"), BlockDelta(0, "Hi"), scored, BlockClosed(0, "text"), *END]
-    whole = document(events, Echo(logprobs=True))
+    whole = document(events, Echo(logprobs=2))
     assert whole["usage"] == {
         "prompt_tokens": 100,
         "completion_tokens": 70,
@@ -218,3 +218,36 @@ def test_a_turn_that_dies_says_so_and_is_never_done() -> None:
     assert b"[DONE]" not in data
     assert frames(data)[-1][1]["error"]["message"] == "gone\u2028away"
     assert encoder.keepalive() == b": keep-alive\n\n"
+
+
+def test_log_probabilities_come_with_the_text_they_belong_to() -> None:
+    scored = [TokensScored(((word, -0.5, ((word, -0.5), ("Ho", -1.0))),)) for word in ("Hi", " there", "!")]
+    batches: list[list[Event]] = [
+        [BlockOpened(0, "text"), BlockDelta(0, "Hi"), scored[0]],
+        [scored[1]],
+        [BlockDelta(0, " there"), scored[2]],
+        [BlockDelta(0, "!"), BlockClosed(0, "text"), *END],
+    ]
+    chunks = choices(streamed(batches, Echo(logprobs=0)))
+    carried = [
+        (choice["delta"].get("content"), [token["token"] for token in choice["logprobs"]["content"]])
+        for choice in chunks
+        if choice.get("logprobs")
+    ]
+    assert carried == [("Hi", ["Hi"]), (" there", [" there", "!"])]
+    scores = [choice["logprobs"]["content"] for choice in chunks if choice.get("logprobs")]
+    assert [token["top_logprobs"] for tokens in scores for token in tokens] == [[], [], []]
+
+
+def test_log_probabilities_that_no_text_followed_come_with_the_end() -> None:
+    scored = TokensScored((("<eos>", -0.5, ()),))
+    said: list[Event] = [BlockOpened(0, "text"), BlockDelta(0, "Hi"), BlockClosed(0, "text")]
+    ended = choices(streamed([said, [scored, *END]], Echo(logprobs=0)))
+    last = next(choice for choice in ended if choice["finish_reason"])
+    assert [token["token"] for token in last["logprobs"]["content"]] == ["<eos>"]
+
+
+def choices(data: bytes) -> list[dict[str, Any]]:
+    """The choices of all chunks of a stream."""
+    chunks = [json.loads(line[6:]) for line in data.decode().split("\n") if line.startswith("data: {")]
+    return [choice for chunk in chunks for choice in chunk["choices"]]

@@ -49,9 +49,9 @@ def test_the_developer_role() -> None:
     assert inbound.conversation.messages[0] == Message(role="developer", blocks=(TextBlock(text="Be brief."),))
 
 
-@pytest.mark.parametrize("value", [True, False, None])
-def test_store_is_taken(value: bool | None) -> None:
-    assert codes(read(store=value)) == []
+@pytest.mark.parametrize(("value", "noted"), [(True, ["request.field_ignored"]), (False, []), (None, [])])
+def test_what_is_not_stored_is_said(value: bool | None, noted: list[str]) -> None:
+    assert codes(read(store=value)) == noted
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
@@ -125,7 +125,8 @@ def test_the_cache_key_names_the_session_where_no_header_does() -> None:
 
 
 def test_fields_that_nobody_reads_are_noted() -> None:
-    assert codes(read(modalities=["text"], service_tier="auto")) == ["request.field_ignored"] * 2
+    assert codes(read(modalities=["audio"], service_tier="flex", field_of_next_year=1)) == ["request.field_ignored"] * 3
+    assert codes(read(modalities=["text"], service_tier="auto")) == []
 
 
 def test_null_is_absent() -> None:
@@ -255,7 +256,7 @@ def test_output_formats() -> None:
 def test_log_probabilities_choices_and_usage() -> None:
     inbound = read(logprobs=True, top_logprobs=3, n=2, stream=True, stream_options={"include_usage": True})
     assert inbound.conversation.sampling.logprobs == 3
-    assert inbound.echo == Echo(choices=2, usage=True, logprobs=True)
+    assert inbound.echo == Echo(choices=2, usage=True, logprobs=3)
     assert inbound.stream
 
 
@@ -305,7 +306,25 @@ def test_tools_that_need_a_word(tool: dict[str, Any], code: str) -> None:
         ({"tool_choice": "required"}, "tool_choice"),
         ({"stop": 3}, "stop"),
         ({"stop": ["x"] * 100}, "stop"),
-        ({"logit_bias": {"1": "x"}}, "logit_bias"),
+        ({"logit_bias": {"1": "x"}}, "logit_bias.1"),
+        ({"logit_bias": {"1": 101}}, "logit_bias.1"),
+        ({"logit_bias": {"abc": 1}}, "logit_bias"),
+        ({"logit_bias": {"-1": 1}}, "logit_bias"),
+        ({"logit_bias": {"²": 1}}, "logit_bias"),
+        ({"top_logprobs": 3}, "top_logprobs"),
+        ({"stream_options": {"include_usage": True}}, "stream_options"),
+        ({"temperature": -1}, "temperature"),
+        ({"temperature": 2.1}, "temperature"),
+        ({"top_p": 1.1}, "top_p"),
+        ({"min_p": -0.1}, "min_p"),
+        ({"presence_penalty": 3}, "presence_penalty"),
+        ({"frequency_penalty": -3}, "frequency_penalty"),
+        ({"top_k": 1.5}, "top_k"),
+        ({"metadata": {str(number): "x" for number in range(17)}}, "metadata"),
+        ({"metadata": {"a": 1}}, "metadata.a"),
+        ({"metadata": {"a": "x" * 513}}, "metadata.a"),
+        ({"metadata": {"a" * 65: "x"}}, "metadata"),
+        ({"parallel_tool_calls": "no"}, "parallel_tool_calls"),
         ({"top_logprobs": 99, "logprobs": True}, "top_logprobs"),
         ({"reasoning_effort": 3}, "reasoning_effort"),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema"),

@@ -178,7 +178,7 @@ def test_every_field_is_echoed_or_noted(decode: Decode) -> None:
     unknown: dict[str, Any] = {
         "context_management": [{"type": "compaction"}],
         "moderation": {"model": "m"},
-        "stream_options": {"include_obfuscation": False},
+        "stream_options": {"include_obfuscation": True},
         "something_new": 1,
         "nvext": {"agent_hints": {"priority": 3, "latency": 1}},
     }
@@ -187,10 +187,16 @@ def test_every_field_is_echoed_or_noted(decode: Decode) -> None:
     for name, value in asked.items():
         assert echo[name] == value, name
     noted = " ".join(note.message for note in inbound.notes)
-    for name in ("context_management", "moderation", "stream_options", "something_new", "nvext.agent_hints.latency"):
-        assert f"`{name}`" in noted
+    for name in (
+        "context_management",
+        "moderation",
+        "stream_options.include_obfuscation",
+        "something_new",
+        "nvext.agent_hints.latency",
+    ):
+        assert f"{name}: not " in noted
     for name in ("max_tool_calls", "prompt_cache_retention", "safety_identifier", "top_logprobs", "truncation", "user"):
-        assert f"`{name}`" in noted
+        assert f"{name}: not " in noted
     assert "logprobs" in noted
     assert inbound.conversation.context.priority == 3
 

@@ -12,6 +12,7 @@ from turnwire.gateway.turns.arrival import Arrival
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.protocols import chat
 from turnwire.protocols.chat import Echo
+from turnwire.protocols.decoded import DecodedParts
 from turnwire.protocols.framing import SSE, Framing
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.wire import Encoder, ErrorReply, Inbound, TurnFailure
@@ -27,9 +28,10 @@ class Chat:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self._decoded = DecodedParts()
 
     async def decode(self, arrival: Arrival) -> Sequence[Inbound[Echo]]:
-        inbound = chat.decode(arrival.body, arrival.headers, limits=self._limits)
+        inbound = chat.decode(arrival.body, arrival.headers, limits=self._limits, cache=self._decoded)
         inbound.choices = inbound.echo.choices
         return [inbound]
 

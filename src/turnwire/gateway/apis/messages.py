@@ -15,6 +15,7 @@ from turnwire.gateway.turns.arrival import Arrival
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.protocols import anthropic
 from turnwire.protocols.anthropic import Echo
+from turnwire.protocols.decoded import DecodedParts
 from turnwire.protocols.framing import SSE, Framing
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.reply import Reply
@@ -32,9 +33,10 @@ class Messages:
     def __init__(self, store: Store, limits: Limits) -> None:
         self._store = store
         self._limits = limits
+        self._decoded = DecodedParts()
 
     async def decode(self, arrival: Arrival) -> Sequence[Inbound[Echo]]:
-        inbound = anthropic.decode(arrival.body, arrival.headers, limits=self._limits)
+        inbound = anthropic.decode(arrival.body, arrival.headers, limits=self._limits, cache=self._decoded)
         key = anthropic.thread_key(inbound)
         if key is None:
             return [inbound]

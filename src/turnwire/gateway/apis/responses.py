@@ -16,6 +16,7 @@ from turnwire.gateway.stores.responses import ResponseStore, RunningResponse
 from turnwire.gateway.turns.arrival import Arrival
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.protocols import responses
+from turnwire.protocols.decoded import DecodedParts
 from turnwire.protocols.framing import SSE, Framing
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.responses import Echo, RequestBody, Stored, response_id, with_ids
@@ -49,6 +50,7 @@ class Responses:
         self.store = store
         self._limits = limits
         self._etag = etag
+        self._decoded = DecodedParts()
 
     async def decode(self, arrival: Arrival) -> Sequence[Inbound[Echo]]:
         request = self.read(arrival)
@@ -57,11 +59,11 @@ class Responses:
 
     def read(self, arrival: Arrival) -> RequestBody:
         """The request before anything that it refers to is known."""
-        return responses.read_request(arrival.body, self._limits)
+        return responses.read_request(arrival.body, self._limits, cache=self._decoded)
 
     def decoded(self, request: RequestBody, arrival: Arrival, stored: Stored | None) -> Inbound[Echo]:
         """The request with what it refers to."""
-        inbound = responses.decode_request(request, arrival.headers, stored=stored, limits=self._limits)
+        inbound = responses.decode_request(request, arrival.headers, stored=stored)
         inbound.background = inbound.echo.background
         if inbound.background and not inbound.echo.store:
             raise TurnFailure("invalid_request", "background: needs `store` to be true", param="background")

@@ -17,7 +17,7 @@ import msgspec
 import zstandard
 
 from turnwire.gateway.stores.store import Store
-from turnwire.protocols.responses import RequestBody, Stored, StoredResponse, history
+from turnwire.protocols.responses import RequestBody, Stored, StoredResponse, continued
 from turnwire.protocols.responses.stored import MAX_CHAIN
 
 __all__ = ["ResponseLog", "ResponseStore", "RunningResponse", "turn_of"]
@@ -216,19 +216,21 @@ class ResponseStore:
         self._logs.pop((tenant, response_id), None)
         return await self._store.delete(_space(tenant), response_id)
 
-    async def chain(self, tenant: str, response_id: str) -> list[StoredResponse]:
-        """The response and all before it, oldest first; empty when any of them is gone."""
+    async def chain(self, tenant: str, response_id: str) -> tuple[list[StoredResponse], str | None]:
+        """The response and all before it, oldest first, and the one at which the chain broke off because it is gone."""
         chain: list[StoredResponse] = []
         wanted: str | None = response_id
+        missing: str | None = None
         while wanted is not None and len(chain) < MAX_CHAIN:
             await self._settled(tenant, wanted)
             response = await self.get(tenant, wanted)
             if response is None:
-                return []
+                missing = wanted
+                break
             chain.append(response)
             wanted = response.previous_response_id
         chain.reverse()
-        return chain
+        return chain, missing
 
     async def items(self, tenant: str, item_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Items of kept responses by id; the unknown are left out."""
@@ -247,11 +249,10 @@ class ResponseStore:
         """What a request refers to."""
         if request.previous_response_id is None and not request.references:
             return None
-        earlier = None
-        if request.previous_response_id is not None:
-            chain = await self.chain(tenant, request.previous_response_id)
-            earlier = history(chain) if chain else None
-        return Stored(items=await self.items(tenant, request.references), history=earlier)
+        items = await self.items(tenant, request.references)
+        if request.previous_response_id is None:
+            return Stored(items=items)
+        return continued(*await self.chain(tenant, request.previous_response_id), items)
 
     async def _settled(self, tenant: str, response_id: str) -> None:
         """Wait for a response whose last bytes are on their way to the store."""

@@ -101,12 +101,11 @@ class _SocketResponses:
 
     async def decode(self, arrival: Arrival) -> Sequence[Inbound[Echo]]:
         request = self._api.read(arrival)
-        kind = request.fields.pop("type", None)
-        if kind != "response.create":
+        if request.type != "response.create":
             raise TurnFailure(
-                "invalid_request", f"type: '{kind}' is not known here; send response.create", param="type"
+                "invalid_request", f"type: '{request.type}' is not known here; send response.create", param="type"
             )
-        self.generates = request.fields.get("generate") is not False
+        self.generates = request.generate
         known = self._remembered.get(request.previous_response_id or "")
         store = self._api.store
         if known is None:

@@ -14,13 +14,13 @@ import msgspec
 
 from turnwire.protocols.anthropic.tool_changes import TOOL_CHANGES, read_tool_change
 from turnwire.protocols.anthropic.vocabulary import NO_SEAL, UNPARSED_INPUT
-from turnwire.protocols.json_body import any_value, first_byte, invalid, nesting, part, raw_text
+from turnwire.protocols.body import any_value, check_depth, check_numbers, elements, first_byte, invalid, part, text_of
+from turnwire.protocols.decoded import PartNote
 from turnwire.protocols.limits import Limits
 from turnwire.turns import (
     JSON,
     Block,
     ImageBlock,
-    Note,
     OpaqueBlock,
     ReasoningBlock,
     TextBlock,
@@ -32,7 +32,6 @@ from turnwire.turns import (
 __all__ = ["BlockReader"]
 
 _CONTENT_DEPTH = 8
-_MOST_NOTES = 64
 
 
 class _WireBlock(msgspec.Struct):
@@ -65,35 +64,34 @@ class _WireSource(msgspec.Struct):
 
 _BLOCK = msgspec.json.Decoder(_WireBlock)
 _SOURCE = msgspec.json.Decoder(_WireSource)
-_LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _STRING = msgspec.json.Decoder(str)
 
 
 class BlockReader:
-    """Reads the contents of one request's messages, one after another: results learn the name of the call they answer
-    from the calls read before them, and `tools` grows by those that the messages define."""
+    """Reads the content of one message. Paths start at the message; `notes` and `calls` (id and name of each call) are
+    what was found on the way; `tools` grows by those that the message defines (`changes_tools`)."""
 
     def __init__(self, limits: Limits, tools: dict[str, Tool]) -> None:
         self._limits = limits
         self.tools = tools
-        self._blocks = 0
+        self.count = 0
+        self.calls: list[tuple[str, str]] = []
+        self.notes: list[PartNote] = []
+        self.changes_tools = False
         self._depth = 0
-        self._noted: set[str] = set()
-        self._names: dict[str, str] = {}
-        self.notes: list[Note] = []
 
-    def content(self, raw: msgspec.Raw, path: str) -> tuple[Block, ...]:
+    def content(self, raw: bytes | msgspec.Raw, path: str) -> tuple[Block, ...]:
         """The blocks of a message's `content`."""
         return tuple(block for each, place in self._parts(raw, path) for block in self._block(each, place))
 
-    def _parts(self, raw: msgspec.Raw, path: str) -> Iterator[tuple[msgspec.Raw | str, str]]:
+    def _parts(self, raw: bytes | msgspec.Raw, path: str) -> Iterator[tuple[bytes | msgspec.Raw | str, str]]:
         match first_byte(raw):
             case '"':
                 yield part(_STRING, raw, path), path
             case "[":
-                items = part(_LIST, raw, path)
-                self._blocks += len(items)
-                if self._blocks > self._limits.blocks:
+                items = elements(raw, path, "must be a list")
+                self.count += len(items)
+                if self.count > self._limits.blocks:
                     raise invalid(path, f"more than {self._limits.blocks} content blocks in one request")
                 for index, item in enumerate(items):
                     place = f"{path}.{index}"
@@ -105,7 +103,7 @@ class BlockReader:
             case _:
                 raise invalid(path, "must be a string or a list of content blocks")
 
-    def _block(self, raw: msgspec.Raw | str, path: str) -> Iterator[Block]:
+    def _block(self, raw: bytes | msgspec.Raw | str, path: str) -> Iterator[Block]:
         if isinstance(raw, str):
             if raw:
                 yield TextBlock(text=raw)
@@ -135,6 +133,7 @@ class BlockReader:
             case "compaction":
                 yield from self._inner(wire.content, f"{path}.content")
             case kind if kind in TOOL_CHANGES:
+                self.changes_tools = True
                 yield read_tool_change(raw, path, self.tools, self._limits) or self._opaque(kind, raw, path)
             case kind:
                 yield self._opaque(kind, raw, path)
@@ -144,26 +143,27 @@ class BlockReader:
             raise invalid(f"{path}.id", "a tool_use block needs an id")
         if not wire.name:
             raise invalid(f"{path}.name", "a tool_use block needs a name")
-        self._names[wire.id] = wire.name
+        self.calls.append((wire.id, wire.name))
         return ToolCallBlock(id=wire.id, name=wire.name, arguments=self._arguments(wire.input, f"{path}.input"))
 
     def _arguments(self, raw: msgspec.Raw, path: str) -> str:
-        text = raw_text(raw)
-        if nesting(raw, self._limits.depth):
-            raise invalid(path, f"nested deeper than {self._limits.depth}")
+        data = bytes(raw)
+        check_depth(data, path, self._limits.depth)
+        check_numbers(data, path)
+        text = data.decode()
         if not text or text == "null":
             return "{}"
         if text[0] == '"':
             # A model that encoded its arguments twice: the client replays the inner text as a string.
             inner = part(_STRING, raw, path)
-            self._note("request.input_string", "", f"{path}: arguments came as a string")
+            self._note("request.input_string", path, "arguments came as a string")
             return inner if _is_object(inner) else text
         if UNPARSED_INPUT in text:
-            value = any_value(raw, path)
+            value = any_value(data, path, self._limits.depth)
             unparsed = value.get(UNPARSED_INPUT) if isinstance(value, dict) else None
             written = unparsed.get("raw") if isinstance(unparsed, dict) else unparsed
             if isinstance(written, str):
-                self._note("request.input_unparsed", "", f"{path}: arguments that are not JSON, kept as written")
+                self._note("request.input_unparsed", path, "arguments that are not JSON, kept as written")
                 return written
         return text
 
@@ -187,11 +187,10 @@ class BlockReader:
             call_id=wire.tool_use_id,
             content=tuple(content),
             is_error=bool(wire.is_error),
-            name=self._names.get(wire.tool_use_id),
             references=tuple(references),
         )
 
-    def _reference(self, raw: msgspec.Raw | str, path: str) -> str | None:
+    def _reference(self, raw: bytes | msgspec.Raw | str, path: str) -> str | None:
         if isinstance(raw, str) or b"tool_reference" not in memoryview(raw)[:4096].tobytes():
             return None
         wire = part(_BLOCK, raw, path)
@@ -201,7 +200,7 @@ class BlockReader:
             raise invalid(f"{path}.tool_name", "a tool_reference needs the tool's name")
         return wire.tool_name
 
-    def _image(self, wire: _WireBlock, raw: msgspec.Raw, path: str) -> Block:
+    def _image(self, wire: _WireBlock, raw: bytes | msgspec.Raw, path: str) -> Block:
         source = self._source(wire, path)
         if source.type == "base64" and source.data:
             return ImageBlock(media_type=source.media_type, data=source.data)
@@ -209,7 +208,7 @@ class BlockReader:
             return ImageBlock(media_type=source.media_type, url=source.url)
         return self._opaque(f"image/{source.type}", raw, path)
 
-    def _document(self, wire: _WireBlock, raw: msgspec.Raw, path: str) -> Iterator[Block]:
+    def _document(self, wire: _WireBlock, raw: bytes | msgspec.Raw, path: str) -> Iterator[Block]:
         if wire.type == "search_result":
             inner = list(self._inner(wire.content, f"{path}.content"))
         else:
@@ -226,11 +225,11 @@ class BlockReader:
         # Blocks are joined as they stand, so a document must not run into what follows it.
         yield TextBlock(text="\n\n")
 
-    def _inner(self, raw: msgspec.Raw, path: str) -> Iterator[Block]:
+    def _inner(self, raw: bytes | msgspec.Raw, path: str) -> Iterator[Block]:
         for each, place in self._nested(raw, path):
             yield from self._block(each, place)
 
-    def _nested(self, raw: msgspec.Raw, path: str) -> Iterator[tuple[msgspec.Raw | str, str]]:
+    def _nested(self, raw: bytes | msgspec.Raw, path: str) -> Iterator[tuple[bytes | msgspec.Raw | str, str]]:
         """The parts of content inside content, which no client nests deeply."""
         if self._depth == _CONTENT_DEPTH:
             raise invalid(path, f"content nested deeper than {_CONTENT_DEPTH}")
@@ -243,17 +242,13 @@ class BlockReader:
             raise invalid(f"{path}.source", f"a block of type {wire.type} needs a source object")
         return part(_SOURCE, wire.source, f"{path}.source")
 
-    def _opaque(self, wire_type: str, raw: msgspec.Raw, path: str) -> OpaqueBlock:
+    def _opaque(self, wire_type: str, raw: bytes | msgspec.Raw, path: str) -> OpaqueBlock:
         shown = wire_type[:64]
-        self._note("request.block_opaque", shown, f"{path}: block of type {shown} is kept, but not understood")
-        return OpaqueBlock(wire_type=wire_type, payload=raw_text(raw))
+        self._note("request.block_opaque", path, f"block of type {shown} is kept, but not understood", shown)
+        return OpaqueBlock(wire_type=wire_type, payload=text_of(raw))
 
-    def _note(self, code: str, subject: str, message: str) -> None:
-        """Note the first case of each kind: a long conversation repeats the same one in every message."""
-        key = f"{code} {subject}"
-        if key not in self._noted and len(self._noted) < _MOST_NOTES:
-            self._noted.add(key)
-            self.notes.append(Note(code, message))
+    def _note(self, code: str, path: str, text: str, subject: str = "") -> None:
+        self.notes.append(PartNote(code, path, text, subject))
 
 
 def _document_text(source: _WireSource) -> str | None:

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from turnwire.protocols.json_body import invalid
+from turnwire.protocols.body import invalid
+from turnwire.protocols.decoded import RequestNotes
 from turnwire.turns import (
     JSON,
     Block,
     Conversation,
     Message,
-    Note,
     ReasoningBlock,
     TextBlock,
     ToolCallBlock,
@@ -42,7 +42,7 @@ def estimate_tokens(model: str, text: str) -> int:
     return (len(text.encode()) + 3) // 4
 
 
-def read_edits(managed: dict[str, JSON], notes: list[Note]) -> tuple[Edit, ...]:
+def read_edits(managed: dict[str, JSON], notes: RequestNotes) -> tuple[Edit, ...]:
     """The edits that can be carried out, checked; the others are noted."""
     edits = managed.get("edits")
     if edits is None:
@@ -61,7 +61,7 @@ def read_edits(managed: dict[str, JSON], notes: list[Note]) -> tuple[Edit, ...]:
             for field in ("trigger", "keep", "clear_at_least"):
                 _amount(edit, field, 0, path)
         else:
-            notes.append(Note("request.field_ignored", f"{path}.type: {str(kind)[:64]!r} is not an edit we carry out"))
+            notes.add("request.field_ignored", f"{path}.type: {str(kind)[:64]!r} is not an edit we carry out")
             continue
         known.append(edit)
     return tuple(known)

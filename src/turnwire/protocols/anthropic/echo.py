@@ -33,5 +33,4 @@ class Echo(msgspec.Struct, frozen=True, kw_only=True):
     applied_edits: tuple[dict[str, JSON], ...] | None = None
     thread: ThreadLink | None = None
     history: tuple[Message, ...] | None = None
-    betas: tuple[str, ...] = ()
     diagnostics: bool = False

@@ -1,7 +1,8 @@
 """The messages of a request, system prompt first, in the order sent.
 
 Promise: a message's value depends on what it says, not on its shape. Billing lines never get in, an expired system
-message stays out, and both are noted, as is every key of a message that is not understood.
+message stays out, and both are noted, as is every key of a message that is not understood. A message is decoded from
+its own bytes alone; what it takes from its neighbours (the names of answered calls) is added afterwards.
 """
 
 from __future__ import annotations
@@ -10,99 +11,191 @@ from collections.abc import Mapping
 
 import msgspec
 
+from turnwire.conventions import EFFORTS, without_billing
 from turnwire.protocols.anthropic.blocks import BlockReader
-from turnwire.protocols.json_body import any_value, invalid, part
+from turnwire.protocols.body import any_value, elements, invalid, part
+from turnwire.protocols.decoded import DecodedParts, PartNote, PartReader
+from turnwire.protocols.fields import Fields
 from turnwire.protocols.limits import Limits
-from turnwire.turns import JSON, Block, Message, Note, Role, TextBlock
+from turnwire.turns import JSON, Block, Message, Role, TextBlock, Tool, ToolResultBlock
 
 __all__ = ["ReadMessages", "effort_of", "read_messages"]
-
-BILLING_PREFIX = "x-anthropic-billing-header:"
-"""The head of a line that some harnesses put into the system prompt; it varies between requests, so a prompt that
-keeps it never shares a cached prefix."""
 
 _ABSENT = msgspec.Raw(b"")
 _ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "developer"}
 _KEYS = frozenset({"role", "content", "output_config", "clear_at"})
-_EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
-_MESSAGES = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_MESSAGE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _STRING = msgspec.json.Decoder(str)
 
 
 class ReadMessages(msgspec.Struct, frozen=True):
-    """The messages, and the effort that the last message with an `output_config` asks for."""
+    """The messages, the tools with those that messages define, and the effort that the last message with an
+    `output_config` asks for."""
 
     messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
     effort: str | None = None
 
 
-def read_messages(
-    raw: msgspec.Raw, system: msgspec.Raw | None, reader: BlockReader, limits: Limits, notes: list[Note]
-) -> ReadMessages:
-    """Read `messages` and `system`; what the reader notes is for its owner to collect."""
-    wires = part(_MESSAGES, raw, "messages")
+class _Decoded(msgspec.Struct):
+    """One message by itself. `results` are the ids of the calls that it answers; `message` is the message with their
+    names as they were last found (`names`). `expires` is whether it is shown only until the next user message."""
+
+    message: Message
+    count: int
+    calls: tuple[tuple[str, str], ...] = ()
+    results: tuple[str, ...] = ()
+    notes: tuple[PartNote, ...] = ()
+    unknown: tuple[str, ...] = ()
+    effort: str | None = None
+    expires: bool = False
+    changes_tools: bool = False
+    names: tuple[str | None, ...] | None = None
+
+    def named(self, known: dict[str, str]) -> Message:
+        """The message with every result naming the tool it answers."""
+        names = tuple(map(known.get, self.results))
+        if names != self.names:
+            found = iter(names)
+            blocks = tuple(
+                msgspec.structs.replace(block, name=next(found)) if isinstance(block, ToolResultBlock) else block
+                for block in self.message.blocks
+            )
+            self.message, self.names = Message(role=self.message.role, blocks=blocks), names
+        return self.message
+
+
+def read_messages(fields: Fields, tools: tuple[Tool, ...], cache: DecodedParts | None) -> ReadMessages:
+    """Read `messages` and `system`."""
+    limits, notes = fields.limits, fields.notes
+    raw = fields.raw("messages")
+    if raw is None:
+        raise invalid("messages", "this field is required")
+    wires = elements(raw, "messages", "must be a list of messages")
     if len(wires) > limits.messages:
         raise invalid("messages", f"{len(wires)} messages; the limit is {limits.messages}")
-    roles = [_role(wire, f"messages.{index}.role") for index, wire in enumerate(wires)]
-    last_user = max((index for index, role in enumerate(roles) if role == "user"), default=-1)
+    reader = PartReader(cache, lambda data: _message(data, limits, {}), "anthropic.message", limits)
+    decoded = reader.values(wires, lambda index: f"messages.{index}")
+    tools = _with_changes(decoded, wires, tools, limits)
     messages: list[Message] = []
-    effort: str | None = None
+    system = fields.raw("system")
     if system is not None:
-        messages += _cleaned(Message(role="system", blocks=reader.content(system, "system")), notes)
-    for index, (role, wire) in enumerate(zip(roles, wires, strict=True)):
-        path = f"messages.{index}"
-        message = Message(role=role, blocks=reader.content(wire.get("content", _ABSENT), f"{path}.content"))
-        if role not in ("system", "developer"):
+        prompt = PartReader(cache, lambda data: _system(data, limits), "anthropic.system", limits)
+        one = prompt.value(system, "system")
+        notes.on_part("system", one.notes)
+        if one.message.blocks:
+            messages.append(one.message)
+    return _joined(fields, decoded, messages, tools)
+
+
+def _with_changes(
+    decoded: list[_Decoded], wires: list[msgspec.Raw], tools: tuple[Tool, ...], limits: Limits
+) -> tuple[Tool, ...]:
+    """The tools with those that messages define. A message that changes the tools depends on those before it, so it is
+    decoded here once more, never from the cache."""
+    if not any(one.changes_tools for one in decoded):
+        return tools
+    offered = {tool.name: tool for tool in tools}
+    reader = PartReader(None, lambda data: _message(data, limits, offered))
+    for index, one in enumerate(decoded):
+        if one.changes_tools:
+            decoded[index] = reader.value(wires[index], f"messages.{index}")
+    return tuple(offered.values())
+
+
+def _joined(fields: Fields, decoded: list[_Decoded], messages: list[Message], tools: tuple[Tool, ...]) -> ReadMessages:
+    """The messages one after another, each with what it takes from those before it."""
+    notes, limits = fields.notes, fields.limits
+    last_user = max((index for index, one in enumerate(decoded) if one.message.role == "user"), default=-1)
+    names: dict[str, str] = {}
+    unknown: dict[str, None] = {}
+    effort: str | None = None
+    count = 0
+    for index, one in enumerate(decoded):
+        count += one.count
+        if count > limits.blocks:
+            raise invalid(f"messages.{index}.content", f"more than {limits.blocks} content blocks in one request")
+        if one.notes:
+            notes.on_part(f"messages.{index}", one.notes)
+        if one.calls:
+            names.update(one.calls)
+        message = one.named(names) if one.results else one.message
+        if one.expires and index < last_user:
+            notes.add("system.message_expired", f"messages.{index}: shown only until the next user message")
+        elif message.blocks or message.role not in ("system", "developer"):
             messages.append(message)
-        elif index < last_user and "clear_at" in wire and any_value(wire["clear_at"], path) == "next_user_message":
-            notes.append(Note("system.message_expired", f"{path}: shown only until the next user message"))
-        else:
-            messages += _cleaned(message, notes)
-        if "output_config" in wire:
-            config = any_value(wire["output_config"], f"{path}.output_config")
-            effort = effort_of(config, f"{path}.output_config", notes) or effort
-    unknown = dict.fromkeys(key for wire in wires if len(wire) > 2 for key in wire if key not in _KEYS)
-    notes += (Note("request.field_ignored", f"messages.*.{key[:64]}: not used") for key in list(unknown)[:16])
-    return ReadMessages(tuple(messages), effort)
+        effort = one.effort or effort
+        if one.unknown:
+            unknown.update(dict.fromkeys(one.unknown))
+    for key in list(unknown)[:16]:
+        notes.add("request.field_ignored", f"messages.*.{key[:64]}: not used")
+    return ReadMessages(tuple(messages), tools, effort)
 
 
-def effort_of(config: JSON, path: str, notes: list[Note]) -> str | None:
+def effort_of(config: JSON) -> str | None:
     """The effort in an `output_config`, if it is one we know."""
     effort = config.get("effort") if isinstance(config, dict) else None
-    if effort is None:
-        return None
-    if isinstance(effort, str) and effort in _EFFORTS:
-        return effort
-    notes.append(Note("request.field_ignored", f"{path}.effort: not a known effort"))
-    return None
+    return effort if isinstance(effort, str) and effort in EFFORTS else None
 
 
-def _role(wire: dict[str, msgspec.Raw], path: str) -> Role:
+def _message(data: bytes, limits: Limits, tools: dict[str, Tool]) -> _Decoded:
+    wire = part(_MESSAGE, data, "")
+    role = _role(wire)
+    reader = BlockReader(limits, tools)
+    blocks = reader.content(wire.get("content", _ABSENT), ".content")
+    notes = reader.notes
+    effort = None
+    expires = False
+    if role in ("system", "developer"):
+        blocks = _cleaned(blocks, notes)
+        expires = "clear_at" in wire and any_value(wire["clear_at"], ".clear_at", limits.depth) == "next_user_message"
+    if "output_config" in wire:
+        config = any_value(wire["output_config"], ".output_config", limits.depth)
+        effort = effort_of(config)
+        if effort is None and isinstance(config, dict) and config.get("effort") is not None:
+            notes.append(PartNote("request.field_ignored", ".output_config.effort", "not a known effort", "effort"))
+    return _Decoded(
+        message=Message(role=role, blocks=blocks),
+        count=reader.count,
+        calls=tuple(reader.calls),
+        results=tuple(block.call_id for block in blocks if isinstance(block, ToolResultBlock)),
+        notes=tuple(notes),
+        unknown=tuple(key for key in wire if key not in _KEYS),
+        effort=effort,
+        expires=expires,
+        changes_tools=reader.changes_tools,
+    )
+
+
+def _system(data: bytes, limits: Limits) -> _Decoded:
+    reader = BlockReader(limits, {})
+    blocks = _cleaned(reader.content(data, ""), reader.notes)
+    return _Decoded(message=Message(role="system", blocks=blocks), count=reader.count, notes=tuple(reader.notes))
+
+
+def _role(wire: dict[str, msgspec.Raw]) -> Role:
     if "role" not in wire:
-        raise invalid(path, "this field is required")
-    word = part(_STRING, wire["role"], path)
+        raise invalid(".role", "this field is required")
+    word = part(_STRING, wire["role"], ".role")
     role = _ROLES.get(word)
     if role is None:
-        raise invalid(path, f"{word[:64]!r} is none of user, assistant, system")
+        raise invalid(".role", f"{word[:64]!r} is none of user, assistant, system")
     return role
 
 
-def _cleaned(message: Message, notes: list[Note]) -> tuple[Message, ...]:
-    """A system message without billing lines; nothing where nothing is left."""
-    if BILLING_PREFIX in message.text:
-        blocks: list[Block] = []
-        for block in message.blocks:
-            if not isinstance(block, TextBlock):
-                blocks.append(block)
-            elif text := _without_billing_line(block.text):
-                blocks.append(TextBlock(text=text))
-        message = Message(role=message.role, blocks=tuple(blocks))
-        notes.append(Note("system.billing_line_dropped", "a per-request billing line was left out"))
-    return (message,) if message.blocks else ()
-
-
-def _without_billing_line(text: str) -> str:
-    if BILLING_PREFIX not in text:
-        return text
-    cleaned = "\n".join(line for line in text.split("\n") if not line.startswith(BILLING_PREFIX))
-    return cleaned.lstrip("\n") if text.startswith(BILLING_PREFIX) else cleaned
+def _cleaned(blocks: tuple[Block, ...], notes: list[PartNote]) -> tuple[Block, ...]:
+    """The blocks of a system message without billing lines."""
+    kept: list[Block] = []
+    dropped = False
+    for block in blocks:
+        if isinstance(block, TextBlock):
+            text = without_billing(block.text)
+            if text != block.text:
+                dropped = True
+                if not text:
+                    continue
+                block = TextBlock(text=text)
+        kept.append(block)
+    if dropped:
+        notes.append(PartNote("system.billing_line_dropped", "", "a per-request billing line was left out"))
+    return tuple(kept)

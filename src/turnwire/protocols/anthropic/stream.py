@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from turnwire.protocols.anthropic.echo import Echo
 from turnwire.protocols.anthropic.errors import error_object
-from turnwire.protocols.anthropic.vocabulary import NO_SEAL, message_id, stop_reason, usage_object
+from turnwire.protocols.anthropic.vocabulary import NO_SEAL, delta_usage_object, message_id, stop_reason, usage_object
 from turnwire.protocols.framing import SSE, Framing, quoted
 from turnwire.protocols.wire import ErrorKind, TurnFacts, TurnFailure
 from turnwire.turns import (
@@ -188,7 +188,7 @@ class StreamEncoder:
         closing: dict[str, object] = {
             "type": "message_delta",
             "delta": {"stop_reason": reason, "stop_sequence": event.stop_sequence},
-            "usage": usage_object(self._usage),
+            "usage": delta_usage_object(self._usage),
         }
         if self._echo.applied_edits is not None:
             closing["context_management"] = {"applied_edits": self._echo.applied_edits}

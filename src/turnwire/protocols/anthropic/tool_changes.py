@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from turnwire.protocols.anthropic.tools import WireTool, tool_from
-from turnwire.protocols.json_body import part
+from turnwire.protocols.body import part
 from turnwire.protocols.limits import Limits
 from turnwire.turns import TextBlock, Tool
 
@@ -35,7 +35,7 @@ _CHANGE = msgspec.json.Decoder(_WireChange)
 _encode = msgspec.json.Encoder().encode
 
 
-def read_tool_change(raw: msgspec.Raw, path: str, tools: dict[str, Tool], limits: Limits) -> TextBlock | None:
+def read_tool_change(raw: bytes | msgspec.Raw, path: str, tools: dict[str, Tool], limits: Limits) -> TextBlock | None:
     """The sentence that says the change, with `tools` updated; None where the change names a tool we do not have."""
     wire = part(_CHANGE, raw, path)
     changed = wire.tool

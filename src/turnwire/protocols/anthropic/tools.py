@@ -10,11 +10,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-from turnwire.protocols.json_body import any_value, first_byte, invalid, nesting, part
+from turnwire.protocols.body import any_value, elements, first_byte, invalid, part
+from turnwire.protocols.decoded import DecodedParts, PartNote, PartReader
+from turnwire.protocols.fields import Fields
 from turnwire.protocols.limits import Limits
-from turnwire.turns import JSON, Note, Tool, ToolChoice
+from turnwire.turns import JSON, Tool, ToolChoice
 
-__all__ = ["WireTool", "read_tool_choice", "read_tools", "tool_from"]
+__all__ = ["OfferedTools", "WireTool", "read_tool_choice", "read_tools", "tool_from"]
 
 
 class WireTool(msgspec.Struct):
@@ -35,7 +37,6 @@ class _WireChoice(msgspec.Struct):
     disable_parallel_tool_use: bool | None = None
 
 
-_TOOLS = msgspec.json.Decoder(list[msgspec.Raw])
 _TOOL = msgspec.json.Decoder(WireTool)
 _CHOICE = msgspec.json.Decoder(_WireChoice)
 _MODES: Mapping[str, str] = {"auto": "auto", "any": "required", "none": "none", "tool": "named"}
@@ -87,44 +88,66 @@ _CLIENT_TOOLS: Mapping[str, tuple[str, dict[str, JSON]]] = {
 """Tools that the client runs but names only by type: prefix of the type, what they do, their arguments."""
 
 
-def read_tools(raw: msgspec.Raw, limits: Limits, notes: list[Note]) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
-    """The tools on offer, and the names of the hosted tools that were left out."""
-    items = part(_TOOLS, raw, "tools")
+class OfferedTools(msgspec.Struct, frozen=True):
+    """The tools on offer, and the names of the hosted tools that are left out."""
+
+    tools: tuple[Tool, ...] = ()
+    hosted: tuple[str, ...] = ()
+    notes: tuple[PartNote, ...] = ()
+
+
+def read_tools(fields: Fields, cache: DecodedParts | None) -> OfferedTools:
+    """The tools of a request. A list that was seen before is not decoded again."""
+    raw = fields.raw("tools")
+    if raw is None:
+        return OfferedTools()
+    limits = fields.limits
+    reader = PartReader(cache, lambda data: _tools(data, limits), "anthropic.tools", limits)
+    offered = reader.value(raw, "tools")
+    fields.notes.on_part("tools", offered.notes)
+    return offered
+
+
+def _tools(data: bytes, limits: Limits) -> OfferedTools:
+    items = elements(data, "", "must be a list of tools")
     if len(items) > limits.tools:
-        raise invalid("tools", f"{len(items)} tools; the limit is {limits.tools}")
+        raise invalid("", f"{len(items)} tools; the limit is {limits.tools}")
     tools: dict[str, Tool] = {}
     hosted: list[str] = []
+    notes: list[PartNote] = []
     searches = False
     for index, item in enumerate(items):
-        path = f"tools.{index}"
+        path = f".{index}"
         wire = part(_TOOL, item, path)
         tool = tool_from(wire, path, limits)
         if tool is None:
-            hosted.append(wire.name or wire.type or "")
-            searches = searches or (wire.type or "").startswith("tool_search_tool")
-            notes.append(
-                Note(
-                    "tools.hosted_ignored", f"{path}: {wire.type} has no schema and is run by nobody here; not offered"
-                )
-            )
+            kind = (wire.type or "")[:64]
+            hosted.append(wire.name or kind)
+            searches = searches or kind.startswith("tool_search_tool")
+            text = f"{kind} has no schema and nothing here runs it; not offered"
+            notes.append(PartNote("tools.hosted_ignored", path, text, kind))
         elif tool.name in tools:
-            notes.append(Note("tools.duplicate", f"{path}: {tool.name} is defined twice; the first definition holds"))
+            text = f"{tool.name} is defined twice; the first definition holds"
+            notes.append(PartNote("tools.duplicate", path, text, tool.name))
         else:
             tools[tool.name] = tool
-    if searches and any(tool.deferred for tool in tools.values()):
-        notes.append(
-            Note("tools.search_replaced", "hosted tool search is not offered: deferred tools are shown at once")
-        )
-        return tuple(msgspec.structs.replace(tool, deferred=False) for tool in tools.values()), tuple(hosted)
-    return tuple(tools.values()), tuple(hosted)
+    found = tuple(tools.values())
+    if searches and any(tool.deferred for tool in found):
+        text = "hosted tool search is not offered: deferred tools are shown at once"
+        notes.append(PartNote("tools.search_replaced", "", text))
+        found = tuple(msgspec.structs.replace(tool, deferred=False) for tool in found)
+    return OfferedTools(found, tuple(hosted), tuple(notes))
 
 
 def read_tool_choice(
-    raw: msgspec.Raw, tools: tuple[Tool, ...], hosted: tuple[str, ...], notes: list[Note], *, continued: bool = False
+    fields: Fields, tools: tuple[Tool, ...], hosted: tuple[str, ...], *, continued: bool = False
 ) -> ToolChoice:
     """The client's choice among the tools. A request that continues a thread (`continued`) has its tools elsewhere."""
+    raw, notes = fields.raw("tool_choice"), fields.notes
+    if raw is None:
+        return ToolChoice()
     if first_byte(raw) == '"':
-        wire = _WireChoice(any_value(raw, "tool_choice"))
+        wire = _WireChoice(fields.text("tool_choice") or "")
     else:
         wire = part(_CHOICE, raw, "tool_choice")
     mode = _MODES.get(wire.type)
@@ -135,7 +158,7 @@ def read_tool_choice(
         if not wire.name:
             raise invalid("tool_choice.name", "needed with type 'tool'")
         if wire.name in hosted:
-            notes.append(Note("tools.choice_ignored", f"tool_choice names {wire.name}, which is not offered"))
+            notes.add("tools.choice_ignored", f"tool_choice names {wire.name}, which is not offered")
             return ToolChoice(parallel=parallel)
         if not continued and all(tool.name != wire.name for tool in tools):
             raise invalid("tool_choice.name", f"no tool named {wire.name!r} in tools")
@@ -145,7 +168,7 @@ def read_tool_choice(
             return ToolChoice(mode="required", parallel=parallel)
         if not hosted:
             raise invalid("tool_choice", "type 'any' needs at least one tool")
-        notes.append(Note("tools.choice_ignored", "tool_choice forces a call, but no tool is offered"))
+        notes.add("tools.choice_ignored", "tool_choice forces a call, but no tool is offered")
     return ToolChoice(mode="none" if mode == "none" else "auto", parallel=parallel)
 
 
@@ -155,9 +178,7 @@ def tool_from(wire: WireTool, path: str, limits: Limits) -> Tool | None:
     has_schema = first_byte(wire.input_schema) == "{"
     description, schema = wire.description or "", None
     if has_schema:
-        if nesting(wire.input_schema, limits.depth):
-            raise invalid(f"{path}.input_schema", f"nested deeper than {limits.depth}")
-        schema = any_value(wire.input_schema, f"{path}.input_schema")
+        schema = any_value(wire.input_schema, f"{path}.input_schema", limits.depth)
     elif kind == "custom":
         schema = {"type": "object", "properties": {}}
     else:

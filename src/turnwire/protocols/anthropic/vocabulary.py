@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from turnwire.turns import FinishReason, Usage
 
-__all__ = ["NO_SEAL", "UNPARSED_INPUT", "message_id", "stop_reason", "turn_of", "usage_object"]
+__all__ = ["NO_SEAL", "UNPARSED_INPUT", "delta_usage_object", "message_id", "stop_reason", "turn_of", "usage_object"]
 
 NO_SEAL = "unsealed"
 """The signature of a thought that has no seal. Clients drop or rewrite thoughts whose signature is empty."""
@@ -44,15 +44,23 @@ def turn_of(message_id: str) -> str:
     return message_id.removeprefix("msg_")
 
 
-def usage_object(usage: Usage) -> dict[str, object]:
-    """Token counts as the wire splits them: `input_tokens` are those that were not read from the cache."""
-    cached = min(usage.cached, usage.prompt)
+def delta_usage_object(usage: Usage) -> dict[str, object]:
+    """Token counts as the wire splits them: `input_tokens` are those that were not read from the cache. Every engine
+    reads at least the last token of a prompt, so a prompt never counts 0, however much of it was foreseen as cached."""
+    cached = min(usage.cached, max(0, usage.prompt - 1))
     return {
         "input_tokens": usage.prompt - cached,
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": cached,
-        "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
         "output_tokens": usage.output,
         "output_tokens_details": {"thinking_tokens": min(usage.reasoning, usage.output)},
+    }
+
+
+def usage_object(usage: Usage) -> dict[str, object]:
+    """The same in a message object, which has two fields more than a message_delta."""
+    return {
+        **delta_usage_object(usage),
+        "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
         "service_tier": "standard",
     }

@@ -65,11 +65,14 @@ class DocumentEncoder:
             ]
         elif message["content"] is None:
             message["content"] = ""
-        scores = [score_object(*entry) for event in reply.scores for entry in event.tokens]
+        logprobs: dict[str, object] | None = None
+        if (rivals := self._echo.logprobs) is not None:
+            scores = [score_object(*entry, rivals) for event in reply.scores for entry in event.tokens]
+            logprobs = {"content": scores, "refusal": None}
         self._shared.documents[self._choice] = {
             "index": self._choice,
             "message": message,
-            "logprobs": {"content": scores, "refusal": None} if self._echo.logprobs else None,
+            "logprobs": logprobs,
             "finish_reason": finish_reason(event.reason),
         }
         if not self._shared.end(reply.usage):

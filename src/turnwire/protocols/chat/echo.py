@@ -16,12 +16,13 @@ __all__ = ["Echo", "SharedAnswer"]
 
 class Echo(msgspec.Struct, frozen=True, kw_only=True):
     """`choices` is the request's `n`; `usage` that a stream ends with a usage chunk; `dispatch` how completed calls are
-    announced: as named events, or as an extra key on a real delta, which no client trips over."""
+    announced: as named events, or as an extra key on a real delta, which no client trips over. `logprobs` is how many
+    rivals are given for each token (None: no log probabilities)."""
 
     choices: int = 1
     usage: bool = False
     dispatch: Literal["event", "delta"] = "event"
-    logprobs: bool = False
+    logprobs: int | None = None
 
 
 class SharedAnswer:

@@ -1,7 +1,8 @@
 """The messages of a Chat Completions request become messages of a conversation.
 
-Promise: nothing said is lost. Thoughts are read in every spelling that servers and clients use; tool results that stand
-in a row become one message, as the other APIs write them; arguments stay the text that was sent.
+Promise: nothing said is lost. Thoughts are read in every spelling that servers and clients use; tool results in a row
+become one message, as the other APIs write them; arguments stay the text that was sent. A message is decoded from its
+own bytes alone.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from typing import Any
 
 import msgspec
 
-from turnwire.protocols.json_body import invalid
+from turnwire.protocols.body import any_value, elements, invalid
+from turnwire.protocols.decoded import DecodedParts, PartNote, PartReader
+from turnwire.protocols.fields import Fields
+from turnwire.protocols.limits import Limits
 from turnwire.turns import (
     Block,
     ImageBlock,
     Message,
-    Note,
     OpaqueBlock,
     ReasoningBlock,
     Role,
@@ -40,43 +43,68 @@ _ROLES: Mapping[str, Role] = {
 _TEXT_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 
 
-def read_messages(wires: list[Any], notes: list[Note]) -> tuple[Message, ...]:
+class _Decoded(msgspec.Struct, frozen=True):
+    """One message by itself: a message, or the result of a tool."""
+
+    message: Message | None = None
+    result: ToolResultBlock | None = None
+    notes: tuple[PartNote, ...] = ()
+
+
+def read_messages(fields: Fields, cache: DecodedParts | None) -> tuple[Message, ...]:
     """The conversation's messages, in order."""
+    raw, limits, notes = fields.raw("messages"), fields.limits, fields.notes
+    wires = elements(raw or b"", "messages", "must be a list with at least one message")
+    if not wires:
+        raise invalid("messages", "must be a list with at least one message")
+    if len(wires) > limits.messages:
+        raise invalid("messages", f"{len(wires)} messages; the limit is {limits.messages}")
+    reader = PartReader(cache, lambda data: _message(data, limits), "chat.message", limits)
     messages: list[Message] = []
     results: list[Block] = []
-    for index, wire in enumerate(wires):
-        path = f"messages.{index}"
-        if not isinstance(wire, dict):
-            raise invalid(path, "must be an object with a role")
-        role = wire.get("role")
-        if role in ("tool", "function"):
-            results.append(_result(wire, path, notes))
+    for index, one in enumerate(reader.values(wires, lambda index: f"messages.{index}")):
+        if one.notes:
+            notes.on_part(f"messages.{index}", one.notes)
+        if one.result is not None:
+            results.append(one.result)
             continue
         if results:
             messages.append(Message(role="user", blocks=tuple(results)))
             results = []
-        if not isinstance(role, str) or role not in _ROLES:
-            raise invalid(f"{path}.role", f"must be one of {', '.join(_ROLES)} or tool, not {role!r}")
-        kind = _ROLES[role]
-        blocks = _said(wire, path, notes) if kind == "assistant" else parts(wire.get("content"), path, notes)
-        messages.append(Message(role=kind, blocks=tuple(blocks)))
+        if one.message is not None:
+            messages.append(one.message)
     if results:
         messages.append(Message(role="user", blocks=tuple(results)))
     return tuple(messages)
 
 
-def parts(content: Any, path: str, notes: list[Note]) -> list[Block]:
+def _message(data: bytes, limits: Limits) -> _Decoded:
+    wire = any_value(data, "", limits.depth)
+    if not isinstance(wire, dict):
+        raise invalid("", "must be an object with a role")
+    role = wire.get("role")
+    notes: list[PartNote] = []
+    if role in ("tool", "function"):
+        return _Decoded(result=_result(wire, notes), notes=tuple(notes))
+    if not isinstance(role, str) or role not in _ROLES:
+        raise invalid(".role", f"must be one of {', '.join(_ROLES)} or tool, not {role!r}")
+    kind = _ROLES[role]
+    blocks = _said(wire, notes) if kind == "assistant" else parts(wire.get("content"), notes)
+    return _Decoded(message=Message(role=kind, blocks=tuple(blocks)), notes=tuple(notes))
+
+
+def parts(content: Any, notes: list[PartNote]) -> list[Block]:
     """The blocks of a `content` value: a string, nothing, or a list of parts."""
     if content is None:
         return []
     if isinstance(content, str):
         return [TextBlock(text=content)] if content else []
     if not isinstance(content, list):
-        raise invalid(f"{path}.content", "must be a string or a list of parts")
-    return [_part(value, f"{path}.content.{index}", notes) for index, value in enumerate(content)]
+        raise invalid(".content", "must be a string or a list of parts")
+    return [_part(value, f".content.{index}", notes) for index, value in enumerate(content)]
 
 
-def _part(value: Any, path: str, notes: list[Note]) -> Block:
+def _part(value: Any, path: str, notes: list[PartNote]) -> Block:
     if isinstance(value, str):
         return TextBlock(text=value)
     if not isinstance(value, dict):
@@ -99,7 +127,9 @@ def _part(value: Any, path: str, notes: list[Note]) -> Block:
     if kind in ("thinking", "reasoning"):
         text = value.get("thinking") or value.get("text") or ""
         return ReasoningBlock(text=text if isinstance(text, str) else _joined(text))
-    notes.append(Note("content.opaque", f"{path}: a part of type {kind!r} is kept but cannot be shown to the model"))
+    shown = kind[:64]
+    text = f"a part of type {shown!r} is kept but cannot be shown to the model"
+    notes.append(PartNote("content.opaque", path, text, shown))
     return OpaqueBlock(wire_type=str(kind), payload=msgspec.json.encode(value).decode())
 
 
@@ -110,34 +140,32 @@ def _image(url: str, detail: str | None) -> ImageBlock:
     return ImageBlock(url=url, detail=detail)
 
 
-def _result(wire: dict[str, Any], path: str, notes: list[Note]) -> ToolResultBlock:
+def _result(wire: dict[str, Any], notes: list[PartNote]) -> ToolResultBlock:
     content = tuple(
-        block
-        for block in parts(wire.get("content"), path, notes)
-        if isinstance(block, (TextBlock, ImageBlock, OpaqueBlock))
+        block for block in parts(wire.get("content"), notes) if isinstance(block, (TextBlock, ImageBlock, OpaqueBlock))
     )
     call_id, name = wire.get("tool_call_id"), wire.get("name")
     if not isinstance(call_id, str):
         call_id = name if isinstance(name, str) else ""
-        notes.append(Note("messages.result_without_id", f"{path}: a tool result names no tool_call_id"))
+        notes.append(PartNote("messages.result_without_id", "", "a tool result names no tool_call_id"))
     return ToolResultBlock(call_id=call_id, content=content, name=name if isinstance(name, str) else None)
 
 
 # ------------------------------------------------------------------------------------------------ assistant turns
 
 
-def _said(wire: dict[str, Any], path: str, notes: list[Note]) -> list[Block]:
+def _said(wire: dict[str, Any], notes: list[PartNote]) -> list[Block]:
     blocks: list[Block] = _thoughts(wire)
-    blocks += parts(wire.get("content"), path, notes)
+    blocks += parts(wire.get("content"), notes)
     if not blocks and isinstance(wire.get("refusal"), str):
         blocks.append(TextBlock(text=wire["refusal"]))
     calls = wire.get("tool_calls")
     if calls is None and isinstance(wire.get("function_call"), dict):
         calls = [{"id": wire["function_call"].get("name"), "function": wire["function_call"]}]
     if calls is not None and not isinstance(calls, list):
-        raise invalid(f"{path}.tool_calls", "must be a list")
+        raise invalid(".tool_calls", "must be a list")
     for index, call in enumerate(calls or ()):
-        blocks.append(_call(call, f"{path}.tool_calls.{index}"))
+        blocks.append(_call(call, f".tool_calls.{index}"))
     return blocks
 
 

@@ -9,143 +9,122 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from turnwire.protocols.body import invalid
 from turnwire.protocols.chat.echo import Echo
-from turnwire.protocols.chat.fields import SAMPLING_FIELDS, Fields
 from turnwire.protocols.chat.messages import read_messages
 from turnwire.protocols.chat.tools import read_tool_choice, read_tools
-from turnwire.protocols.context import agent_hints, dispatch_opt_in, side_class, turn_context
-from turnwire.protocols.json_body import invalid
+from turnwire.protocols.context import dispatch_opt_in, side_class, turn_context
+from turnwire.protocols.decoded import DecodedParts
+from turnwire.protocols.extensions import Extensions, read_extensions
+from turnwire.protocols.field_table import CHAT
+from turnwire.protocols.fields import Fields, whole
 from turnwire.protocols.limits import Limits
+from turnwire.protocols.sampling import read_logit_bias, read_sampling
 from turnwire.protocols.wire import Inbound
-from turnwire.turns import Conversation, Message, Note, OutputFormat, Sampling, Thinking
+from turnwire.turns import Conversation, Message, OutputFormat, Sampling, Thinking
 
-__all__ = ["decode"]
+__all__ = ["decode", "wants_usage"]
 
-_HONOURED = frozenset(
-    {
-        *SAMPLING_FIELDS,
-        "model",
-        "messages",
-        "tools",
-        "functions",
-        "tool_choice",
-        "function_call",
-        "parallel_tool_calls",
-        "response_format",
-        "n",
-        "logprobs",
-        "top_logprobs",
-        "stream",
-        "stream_options",
-        "max_tokens",
-        "max_completion_tokens",
-        "reasoning_effort",
-        "reasoning",
-        "chat_template_kwargs",
-        "enable_thinking",
-        "thinking",
-        "nvext",
-        "turnwire",
-        "user",
-        "metadata",
-        "store",
-        "prompt_cache_key",
-        "safety_identifier",
-    }
-)
 _MOST_LOGPROBS = 20
 
 
-def decode(body: bytes, headers: Mapping[str, str], *, limits: Limits | None = None) -> Inbound[Echo]:
-    """Decode `POST /v1/chat/completions`. Header names are lower case."""
-    return _Request(Fields(body, limits or Limits()), headers).inbound()
+def decode(
+    body: bytes, headers: Mapping[str, str], *, limits: Limits | None = None, cache: DecodedParts | None = None
+) -> Inbound[Echo]:
+    """Decode `POST /v1/chat/completions`. Header names are lower case. `cache` holds the parts of earlier requests."""
+    return _Request(Fields(body, CHAT, limits or Limits()), headers, cache).inbound()
 
 
 class _Request:
     """One request while it is read."""
 
-    def __init__(self, fields: Fields, headers: Mapping[str, str]) -> None:
+    def __init__(self, fields: Fields, headers: Mapping[str, str], cache: DecodedParts | None) -> None:
         self.fields = fields
         self.headers = headers
         self.limits = fields.limits
-        self.notes = fields.notes
+        self.cache = cache
 
     def inbound(self) -> Inbound[Echo]:
-        model = self.fields.model()
-        wires = self.fields.get("messages")
-        if not isinstance(wires, list) or not wires:
-            raise invalid("messages", "must be a list with at least one message")
-        if len(wires) > self.limits.messages:
-            raise invalid("messages", f"{len(wires)} messages; the limit is {self.limits.messages}")
-        messages = read_messages(wires, self.notes)
-        tools = read_tools(self.fields.get("tools"), self.fields.get("functions"), self.limits, self.notes)
-        choice = self.fields.get("tool_choice", self.fields.get("function_call"))
+        fields = self.fields
+        model = fields.model()
+        messages = read_messages(fields, self.cache)
+        tools = read_tools(fields, self.cache)
         output = self._format()
-        hints = agent_hints(self.fields.get("nvext"))
-        self.notes += [Note("request.field_ignored", name) for name in hints.unknown if name != "nvext.dispatch"]
-        self.fields.note_unknown(_HONOURED)
+        extensions = read_extensions(fields)
+        stream = fields.flag("stream")
         context = turn_context(
             self.headers,
-            session=_text(self.fields.get("prompt_cache_key")),
+            session=fields.text("prompt_cache_key") or None,
             turn_class=side_class(messages, tools, output),
-            priority=hints.priority,
+            priority=extensions.priority,
             limit=self.limits.header_chars,
         )
-        wanted, form = self._dispatch()
-        return Inbound(
-            conversation=Conversation(
-                model=model,
-                messages=messages,
-                tools=tools,
-                tool_choice=read_tool_choice(choice, self.fields.get("parallel_tool_calls"), tools),
-                sampling=self._sampling(),
-                thinking=self._thinking(messages),
-                format=output,
-                template_args=self._template_args(),
-                context=context,
-            ),
-            stream=self.fields.boolean("stream"),
-            notes=tuple(self.notes),
-            dispatch=wanted,
-            echo=Echo(
-                choices=self.fields.count("n", 1, self.limits.choices) or 1,
-                usage=self.fields.wants_usage(),
-                dispatch=form,
-                logprobs=self.fields.boolean("logprobs"),
-            ),
+        wanted, form = self._dispatch(extensions)
+        fields.metadata("metadata")
+        sampling = self._sampling()
+        conversation = Conversation(
+            model=model,
+            messages=messages,
+            tools=tools,
+            tool_choice=read_tool_choice(fields, tools),
+            sampling=extensions.sampling(sampling),
+            thinking=extensions.thinking(self._thinking(messages)),
+            format=output,
+            template_args=fields.object("chat_template_kwargs") or {},
+            context=context,
         )
+        echo = Echo(
+            choices=fields.whole("n", 1, self.limits.choices) or 1,
+            usage=wants_usage(fields, stream),
+            dispatch=form,
+            logprobs=sampling.logprobs,
+        )
+        return Inbound(conversation=conversation, stream=stream, notes=fields.finish(), dispatch=wanted, echo=echo)
 
     # ------------------------------------------------------------------------------------------------------ parts
 
     def _sampling(self) -> Sampling:
-        logprobs = None
-        if self.fields.boolean("logprobs"):
-            logprobs = self.fields.count("top_logprobs", 0, _MOST_LOGPROBS) or 0
-        limit = self.fields.count("max_completion_tokens", 1) or self.fields.count("max_tokens", 1)
-        return self.fields.sampling(max_tokens=limit, logprobs=logprobs)
+        fields = self.fields
+        rivals = fields.whole("top_logprobs", 0, _MOST_LOGPROBS)
+        logprobs = fields.flag("logprobs")
+        if rivals and not logprobs:
+            raise invalid("top_logprobs", "needs `logprobs` to be true")
+        limit = fields.whole("max_completion_tokens", 1) or fields.whole("max_tokens", 1)
+        return read_sampling(
+            fields,
+            max_tokens=limit,
+            stop=fields.stops("stop"),
+            logprobs=rivals or 0 if logprobs else None,
+            logit_bias=read_logit_bias(fields),
+        )
 
     def _thinking(self, messages: tuple[Message, ...]) -> Thinking:
-        effort = self.fields.get("reasoning_effort")
-        reasoning = self.fields.get("reasoning")
-        if effort is None and isinstance(reasoning, dict):
+        fields = self.fields
+        reasoning = fields.object("reasoning") or {}
+        effort = fields.text("reasoning_effort")
+        if effort is None:
             effort = reasoning.get("effort")
-        if effort is not None and not isinstance(effort, str):
-            raise invalid("reasoning_effort", "must be a string")
-        mode: Literal["on", "off"] | None = None
-        enabled = self.fields.get("enable_thinking")
-        wire = self.fields.get("thinking")
+            if effort is not None and not isinstance(effort, str):
+                raise invalid("reasoning.effort", "must be a string")
+        wire = fields.value("thinking")
+        budget = whole(reasoning.get("max_tokens"), "reasoning.max_tokens", 1)
+        enabled = fields.value("enable_thinking")
+        if isinstance(reasoning.get("enabled"), bool):
+            enabled = reasoning["enabled"]
         if isinstance(wire, dict):
             enabled = wire.get("type") != "disabled"
+            budget = whole(wire.get("budget_tokens"), "thinking.budget_tokens", 1) or budget
+        mode: Literal["on", "off"] | None
         if isinstance(enabled, bool):
             mode = "on" if enabled else "off"
         elif effort == "none":
             mode = "off"
         else:
             mode = _soft_switch(messages)
-        return Thinking(mode=mode, effort=effort)
+        return Thinking(mode=mode, effort=effort, budget=budget if mode != "off" else None)
 
     def _format(self) -> OutputFormat | None:
-        wire = self.fields.get("response_format")
+        wire = self.fields.value("response_format")
         if wire is None:
             return None
         if not isinstance(wire, dict) or wire.get("type") not in ("text", "json_object", "json_schema"):
@@ -167,21 +146,14 @@ class _Request:
             strict=inner.get("strict") is not False,
         )
 
-    def _template_args(self) -> dict[str, Any]:
-        args = self.fields.get("chat_template_kwargs", {})
-        if not isinstance(args, dict):
-            raise invalid("chat_template_kwargs", "must be an object")
-        return args
-
-    def _dispatch(self) -> tuple[bool | None, Literal["event", "delta"]]:
+    def _dispatch(self, extensions: Extensions) -> tuple[bool | None, Literal["event", "delta"]]:
         """The opt-in and its form: `x-turnwire-dispatch: 1`, or `delta` for the form that no client trips over; in the
         body `{"turnwire": {"dispatch": …}}` or Dynamo's `nvext`."""
-        header = self.headers.get("x-turnwire-dispatch", "").strip().lower()
-        word: Any = header or None
-        for name in ("turnwire", "nvext"):
-            wire = self.fields.get(name)
-            if word is None and isinstance(wire, dict):
-                word = wire.get("dispatch")
+        word: Any = self.headers.get("x-turnwire-dispatch", "").strip().lower() or None
+        if word is None:
+            word = (self.fields.object("turnwire") or {}).get("dispatch")
+        if word is None:
+            word = extensions.dispatch
         if word == "delta":
             return True, "delta"
         if isinstance(word, bool):
@@ -189,8 +161,14 @@ class _Request:
         return (dispatch_opt_in({"x-turnwire-dispatch": word}) if isinstance(word, str) else None), "event"
 
 
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
+def wants_usage(fields: Fields, stream: bool) -> bool:
+    """Whether a stream is to end with a usage chunk. The options of a stream make no sense without one."""
+    options = fields.object("stream_options")
+    if options is None:
+        return False
+    if not stream:
+        raise invalid("stream_options", "needs `stream` to be true")
+    return options.get("include_usage") is True
 
 
 # The words as they stand between blanks; long texts are searched, not split.

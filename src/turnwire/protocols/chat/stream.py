@@ -66,6 +66,7 @@ class StreamEncoder:
         self._thoughts: dict[int, list[str]] = {}
         self._heads: dict[int, tuple[bytes, bytes]] = {}
         self._carried = 0
+        self._scores: list[tuple[str, float, tuple[tuple[str, float], ...]]] = []
         self._unwritten: dict[int, str] = {}
         self._spoken: set[str] = set()
         common = {
@@ -84,6 +85,8 @@ class StreamEncoder:
 
     def feed(self, events: Sequence[Event]) -> bytes:
         out: list[bytes] = []
+        if self._echo.logprobs is not None:
+            events = _scores_first(events)
         for event in events:
             if type(event) is BlockDelta:
                 text = event.text
@@ -92,6 +95,8 @@ class StreamEncoder:
                 head, tail = self._heads[event.index]
                 if self._unwritten and event.index in self._unwritten:
                     text = self._first(event.index, text)
+                if self._scores:
+                    tail = tail.removesuffix(self._tail) + self._logprobs() + self._tail
                 out += (head, quoted(text), tail)
                 thought = self._thoughts.get(event.index)
                 if thought is not None:
@@ -167,17 +172,23 @@ class StreamEncoder:
         self._carried += 1
 
     def _scored(self, event: TokensScored, out: list[bytes]) -> None:
-        if self._echo.logprobs:
-            content = [score_object(token, logprob, top) for token, logprob, top in event.tokens]
-            logprobs = b',"logprobs":' + json_line({"content": content, "refusal": None})
-            out.append(self._head + b"{}" + logprobs + self._tail)
+        self._scores += event.tokens
+
+    def _logprobs(self) -> bytes:
+        """The log probabilities that no chunk has carried yet, as a member of the next."""
+        rivals, scores = self._echo.logprobs, self._scores
+        if rivals is None or not scores:
+            return b""
+        self._scores = []
+        content = [score_object(token, logprob, top, rivals) for token, logprob, top in scores]
+        return b',"logprobs":' + json_line({"content": content, "refusal": None})
 
     def _used(self, event: Usage, out: list[bytes]) -> None:
         self._usage = event
 
     def _finished(self, event: Finished, out: list[bytes]) -> None:
         reason = _encode(finish_reason(event.reason))
-        out.append(self._head + b'{},"finish_reason":' + reason + b"}]}" + self._framing.end)
+        out.append(self._head + b"{}" + self._logprobs() + b',"finish_reason":' + reason + b"}]}" + self._framing.end)
         if self._shared.end(self._usage):
             if self._echo.usage:
                 usage = _encode(usage_object(self._shared.usage))
@@ -196,14 +207,21 @@ class StreamEncoder:
         return BLOCK_BREAK + text
 
 
-def score_object(token: str, logprob: float, top: Sequence[tuple[str, float]]) -> dict[str, object]:
-    """One token's log probability as the API spells it."""
+def _scores_first(events: Sequence[Event]) -> Sequence[Event]:
+    """A batch with its log probabilities before the text that they belong to, so that one chunk carries both."""
+    scored: list[Event] = [event for event in events if type(event) is TokensScored]
+    return [*scored, *(event for event in events if type(event) is not TokensScored)] if scored else events
+
+
+def score_object(token: str, logprob: float, top: Sequence[tuple[str, float]], rivals: int) -> dict[str, object]:
+    """One token's log probability as the API spells it, with as many rivals as were asked for."""
     return {
         "token": token,
         "logprob": logprob,
         "bytes": list(token.encode("utf-8", "replace")),
         "top_logprobs": [
-            {"token": rival, "logprob": value, "bytes": list(rival.encode("utf-8", "replace"))} for rival, value in top
+            {"token": rival, "logprob": value, "bytes": list(rival.encode("utf-8", "replace"))}
+            for rival, value in top[:rivals]
         ],
     }
 

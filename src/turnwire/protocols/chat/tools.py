@@ -8,43 +8,68 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnwire.protocols.json_body import invalid
+import msgspec
+
+from turnwire.conventions import RAW_INPUT, raw_input_schema
+from turnwire.protocols.body import any_value, elements, invalid
+from turnwire.protocols.decoded import DecodedParts, PartNote, PartReader
+from turnwire.protocols.fields import Fields
 from turnwire.protocols.limits import Limits
-from turnwire.turns import Note, Tool, ToolChoice
+from turnwire.turns import Tool, ToolChoice
 
 __all__ = ["read_tool_choice", "read_tools"]
 
 
-def read_tools(tools: Any, functions: Any, limits: Limits, notes: list[Note]) -> tuple[Tool, ...]:
-    """The tools on offer, in the order sent."""
-    wires = tools if tools is not None else [{"type": "function", "function": f} for f in functions or ()]
-    if not isinstance(wires, list):
-        raise invalid("tools", "must be a list")
-    if len(wires) > limits.tools:
-        raise invalid("tools", f"{len(wires)} tools; the limit is {limits.tools}")
+class OfferedTools(msgspec.Struct, frozen=True):
+    """The tools on offer, in the order sent, and what was noted while reading them."""
+
+    tools: tuple[Tool, ...] = ()
+    notes: tuple[PartNote, ...] = ()
+
+
+def read_tools(fields: Fields, cache: DecodedParts | None) -> tuple[Tool, ...]:
+    """The tools on offer. A list that was seen before is not decoded again."""
+    name = "tools" if fields.has("tools") else "functions"
+    raw, limits = fields.raw(name), fields.limits
+    if raw is None:
+        return ()
+    bare = name == "functions"
+    reader = PartReader(cache, lambda data: _tools(data, limits, bare), f"chat.{name}", limits)
+    offered = reader.value(raw, name)
+    fields.notes.on_part(name, offered.notes)
+    return offered.tools
+
+
+def _tools(data: bytes, limits: Limits, bare: bool) -> OfferedTools:
+    items = elements(data, "", "must be a list")
+    if len(items) > limits.tools:
+        raise invalid("", f"{len(items)} tools; the limit is {limits.tools}")
     found: dict[str, Tool] = {}
-    for index, wire in enumerate(wires):
-        path = f"tools.{index}"
-        tool = _tool(wire, path, notes)
+    notes: list[PartNote] = []
+    for index, item in enumerate(items):
+        path = f".{index}"
+        wire = any_value(item, path, limits.depth)
+        tool = _tool({"type": "function", "function": wire} if bare else wire, path, notes)
         if tool is None:
             continue
         if len(tool.name) > limits.name_chars:
             raise invalid(f"{path}.function.name", f"longer than {limits.name_chars} characters")
         if tool.name in found:
-            notes.append(Note("tools.duplicate", f"{path}: {tool.name} is defined twice; the first definition holds"))
+            text = f"{tool.name} is defined twice; the first definition holds"
+            notes.append(PartNote("tools.duplicate", path, text, tool.name))
         else:
             found[tool.name] = tool
-    return tuple(found.values())
+    return OfferedTools(tuple(found.values()), tuple(notes))
 
 
-def _tool(wire: Any, path: str, notes: list[Note]) -> Tool | None:
+def _tool(wire: Any, path: str, notes: list[PartNote]) -> Tool | None:
     if not isinstance(wire, dict):
         raise invalid(path, "must be an object")
     kind = wire.get("type", "function")
     if kind not in ("function", "custom"):
-        notes.append(
-            Note("tools.hosted_ignored", f"{path}: a tool of type {kind!r} is run by nobody here; not offered")
-        )
+        shown = str(kind)[:64]
+        text = f"a tool of type {shown!r} is run by nobody here; not offered"
+        notes.append(PartNote("tools.hosted_ignored", path, text, shown))
         return None
     inner = wire.get(kind)
     body: dict[str, Any] = inner if isinstance(inner, dict) else wire
@@ -54,8 +79,9 @@ def _tool(wire: Any, path: str, notes: list[Note]) -> Tool | None:
     description = body.get("description")
     text = description if isinstance(description, str) else ""
     if kind == "custom":
-        notes.append(Note("tools.custom_as_function", f"{path}: calls of {name} come as a function with one `input`"))
-        return Tool(name=name, description=text, kind="custom", schema=_RAW_INPUT, **_grammar(body))
+        about = f"calls of {name} come as a function with one `{RAW_INPUT}`"
+        notes.append(PartNote("tools.custom_as_function", path, about, name))
+        return Tool(name=name, description=text, kind="custom", schema=raw_input_schema(), **_grammar(body))
     schema = body.get("parameters")
     if schema is not None and not isinstance(schema, dict):
         raise invalid(f"{path}.function.parameters", "must be a JSON schema object")
@@ -63,7 +89,6 @@ def _tool(wire: Any, path: str, notes: list[Note]) -> Tool | None:
 
 
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}
-_RAW_INPUT: dict[str, Any] = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 
 
 def _grammar(body: dict[str, Any]) -> dict[str, Any]:
@@ -75,9 +100,12 @@ def _grammar(body: dict[str, Any]) -> dict[str, Any]:
     return {"grammar": definition, "grammar_syntax": grammar.get("syntax")}
 
 
-def read_tool_choice(choice: Any, parallel: Any, tools: tuple[Tool, ...]) -> ToolChoice:
+def read_tool_choice(fields: Fields, tools: tuple[Tool, ...]) -> ToolChoice:
     """The choice; a named tool must be on offer."""
-    several = parallel is not False
+    choice = fields.value("tool_choice")
+    if choice is None:
+        choice = fields.value("function_call")
+    several = fields.flag("parallel_tool_calls", default=True)
     if choice is None or choice == "auto":
         return ToolChoice(parallel=several)
     if choice in ("none", "required"):

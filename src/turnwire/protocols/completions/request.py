@@ -10,27 +10,17 @@ from typing import Any
 
 import msgspec
 
-from turnwire.protocols.chat.fields import SAMPLING_FIELDS, Fields
+from turnwire.protocols.body import invalid
+from turnwire.protocols.chat.request import wants_usage
 from turnwire.protocols.context import turn_context
-from turnwire.protocols.json_body import invalid
+from turnwire.protocols.field_table import COMPLETIONS
+from turnwire.protocols.fields import Fields
 from turnwire.protocols.limits import Limits
+from turnwire.protocols.sampling import read_logit_bias, read_sampling
 from turnwire.turns import Note, Sampling, TurnContext
 
-__all__ = ["Asked", "decode"]
+__all__ = ["Asked", "decode", "texts_or_ids"]
 
-_HONOURED = SAMPLING_FIELDS | {
-    "model",
-    "prompt",
-    "suffix",
-    "echo",
-    "n",
-    "best_of",
-    "max_tokens",
-    "logprobs",
-    "stream",
-    "stream_options",
-    "user",
-}
 _DEFAULT_TOKENS = 16
 _PROMPTS_OF_MOST_CHOICES = 4
 _MOST_LOGPROBS = 20
@@ -53,47 +43,52 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 def decode(body: bytes, headers: Mapping[str, str], *, limits: Limits | None = None) -> Asked:
     """Decode `POST /v1/completions`. Header names are lower case."""
-    fields = Fields(body, limits or Limits())
+    fields = Fields(body, COMPLETIONS, limits or Limits())
     model = fields.model()
-    prompts = _prompts(fields.get("prompt"))
-    if fields.get("suffix"):
-        raise invalid("suffix", "text to fill in between is not offered; put both sides into the prompt as the model's "
-                                "own fill-in-the-middle format wants them")  # fmt: skip
-    choices = fields.count("n", 1) or 1
+    prompts = texts_or_ids(fields.value("prompt"), "prompt")
+    choices = fields.whole("n", 1) or 1
     most = _PROMPTS_OF_MOST_CHOICES * fields.limits.choices
     if len(prompts) * choices > most:
         raise invalid("n", f"{len(prompts)} prompts times {choices} answers; the limit is {most} in all")
-    best = fields.count("best_of", 1)
+    best = fields.whole("best_of", 1)
     if best is not None and best > choices:
-        fields.notes.append(Note("request.field_ignored", "best_of: every answer is returned, none is ranked away"))
-    logprobs = fields.count("logprobs", 0, _MOST_LOGPROBS)
-    echo = fields.boolean("echo")
+        fields.notes.add("request.field_ignored", "best_of: every answer is returned, none is ranked away")
+    logprobs = fields.whole("logprobs", 0, _MOST_LOGPROBS)
+    echo = fields.flag("echo")
     if echo and logprobs is not None:
-        fields.notes.append(Note("logprobs.prompt_unscored", "log probabilities cover the answer, not the prompt"))
-    fields.note_unknown(_HONOURED)
+        fields.notes.add("logprobs.prompt_unscored", "log probabilities cover the answer, not the prompt")
+    stream = fields.flag("stream")
+    sampling = read_sampling(
+        fields,
+        max_tokens=fields.whole("max_tokens", 1) or _DEFAULT_TOKENS,
+        stop=fields.stops("stop"),
+        logprobs=logprobs,
+        logit_bias=read_logit_bias(fields),
+    )
+    usage = wants_usage(fields, stream)
     return Asked(
         model=model,
         prompts=prompts,
-        sampling=fields.sampling(max_tokens=fields.count("max_tokens", 1) or _DEFAULT_TOKENS, logprobs=logprobs),
+        sampling=sampling,
         choices=choices,
-        stream=fields.boolean("stream"),
+        stream=stream,
         echo=echo,
-        usage=fields.wants_usage(),
+        usage=usage,
         context=turn_context(headers, limit=fields.limits.header_chars),
-        notes=tuple(fields.notes),
+        notes=fields.finish(),
     )
 
 
-def _prompts(value: Any) -> tuple[str | tuple[int, ...], ...]:
+def texts_or_ids(value: Any, path: str) -> tuple[str | tuple[int, ...], ...]:
     """A string, token ids, or a list of either."""
     if isinstance(value, str) or _is_ids(value):
-        return (_prompt(value, "prompt"),)
+        return (_text_or_ids(value, path),)
     if isinstance(value, list) and value:
-        return tuple(_prompt(entry, f"prompt.{index}") for index, entry in enumerate(value))
-    raise invalid("prompt", "must be a string, a list of token ids, or a list of either with at least one entry")
+        return tuple(_text_or_ids(entry, f"{path}.{index}") for index, entry in enumerate(value))
+    raise invalid(path, "must be a string, a list of token ids, or a list of either with at least one entry")
 
 
-def _prompt(value: Any, path: str) -> str | tuple[int, ...]:
+def _text_or_ids(value: Any, path: str) -> str | tuple[int, ...]:
     if isinstance(value, str):
         if not value:
             raise invalid(path, "must not be empty; a model needs something to go on from")

@@ -12,17 +12,16 @@ from turnwire.protocols.framing import SSE, Framing
 from turnwire.protocols.responses.compacting import CompactedEncoder, CompactionStreamEncoder
 from turnwire.protocols.responses.compaction import SUMMARY_PROMPT, compaction_item, read_summary, summary_request
 from turnwire.protocols.responses.conformance import check_document, check_events, parse_stream
-from turnwire.protocols.responses.echo import Echo, echoed_fields
+from turnwire.protocols.responses.echo import Echo, no_fields
 from turnwire.protocols.responses.failures import error_reply
 from turnwire.protocols.responses.request import (
     RequestBody,
     decode,
     decode_request,
     is_codex,
-    read_fields,
     read_request,
 )
-from turnwire.protocols.responses.stored import ResponseStore, Stored, StoredResponse, history, item_page, with_ids
+from turnwire.protocols.responses.stored import Stored, StoredResponse, continued, history, item_page, with_ids
 from turnwire.protocols.responses.stream import DocumentEncoder, StreamEncoder, response_id
 from turnwire.protocols.responses.tools import Origin, Toolbox
 from turnwire.protocols.wire import ErrorReply, Inbound, TurnFacts, TurnFailure
@@ -36,7 +35,6 @@ __all__ = [
     "Echo",
     "Origin",
     "RequestBody",
-    "ResponseStore",
     "Stored",
     "StoredResponse",
     "StreamEncoder",
@@ -44,6 +42,7 @@ __all__ = [
     "check_document",
     "check_events",
     "compaction_item",
+    "continued",
     "decode",
     "decode_request",
     "document_encoder",
@@ -52,7 +51,6 @@ __all__ = [
     "history",
     "item_page",
     "parse_stream",
-    "read_fields",
     "read_request",
     "read_summary",
     "refusal",
@@ -77,12 +75,12 @@ def document_encoder(facts: TurnFacts, echo: Echo, *, now: Callable[[], float] |
 
 def early_refusal(failure: TurnFailure, headers: Mapping[str, str]) -> ErrorReply:
     """A failure before the body was read. Codex always streams, and waits only when a stream tells it to."""
-    if failure.kind == "rate_limited" and is_codex(headers, {}):
+    if failure.kind == "rate_limited" and is_codex(headers, None):
         facts = TurnFacts(turn_id="refused", model="", created=0)
         inbound = Inbound(
             conversation=Conversation(model="", messages=()),
             stream=True,
-            echo=Echo(fields=echoed_fields({}, ""), codex=True),
+            echo=Echo(fields=no_fields(), codex=True),
         )
         return refusal(failure, inbound, facts)
     return error_reply(failure)

@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from turnwire.protocols.json_body import invalid
-from turnwire.turns import ImageBlock, Note, OpaqueBlock, TextBlock
+from turnwire.protocols.body import invalid
+from turnwire.protocols.decoded import PartNote
+from turnwire.turns import ImageBlock, OpaqueBlock, TextBlock
 
 __all__ = ["Part", "opaque", "parts", "plain_text"]
 
@@ -28,7 +29,7 @@ TEXT_FIELDS = {
 """Which field of a textual part holds its text."""
 
 
-def parts(content: Any, path: str, notes: list[Note]) -> tuple[Part, ...]:
+def parts(content: Any, path: str, notes: list[PartNote]) -> tuple[Part, ...]:
     """The blocks of a `content` or `output` value: a string, or a list of parts."""
     if content is None:
         return ()
@@ -55,7 +56,7 @@ def opaque(value: Any, wire_type: str) -> OpaqueBlock:
     return OpaqueBlock(wire_type=wire_type, payload=msgspec.json.encode(value).decode())
 
 
-def _part(value: Any, path: str, notes: list[Note]) -> Part:
+def _part(value: Any, path: str, notes: list[PartNote]) -> Part:
     if isinstance(value, str):
         return TextBlock(text=value)
     if not isinstance(value, dict):
@@ -71,7 +72,8 @@ def _part(value: Any, path: str, notes: list[Note]) -> Part:
         return TextBlock(text=text)
     if kind in ("input_image", "computer_screenshot") and (image := _image(value, path)) is not None:
         return image
-    notes.append(Note("content.opaque", f"{path}: a '{kind}' part cannot be shown to the model"))
+    shown = kind[:64]
+    notes.append(PartNote("content.opaque", path, f"a '{shown}' part cannot be shown to the model", shown))
     return opaque(value, kind)
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from turnwire.protocols.responses.tools import CUSTOM_ARGUMENT
+from turnwire.conventions import RAW_INPUT
 
 __all__ = ["CustomInput"]
 
 _SIMPLE = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_OPENING = ("{", f'"{CUSTOM_ARGUMENT}"', ":", '"')
+_OPENING = ("{", f'"{RAW_INPUT}"', ":", '"')
 _REPLACEMENT = "\ufffd"
 _SPECIAL = re.compile(r'["\\]')
 
@@ -143,7 +143,7 @@ def _reading(raw: str) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, dict):
-        chosen = value.get(CUSTOM_ARGUMENT)
+        chosen = value.get(RAW_INPUT)
         if isinstance(chosen, str):
             return chosen
         if len(value) == 1 and isinstance(only := next(iter(value.values())), str):

@@ -11,10 +11,13 @@ from typing import Any
 
 import msgspec
 
+from turnwire.protocols.field_table import RESPONSES
+from turnwire.protocols.fields import Fields
 from turnwire.protocols.framing import json_line
+from turnwire.protocols.limits import Limits
 from turnwire.protocols.responses.tools import Toolbox
 
-__all__ = ["Echo", "echoed_fields"]
+__all__ = ["Echo", "echoed_fields", "echoed_tools", "no_fields"]
 
 DEFAULTS: Mapping[str, Any] = {
     "background": False,
@@ -58,25 +61,35 @@ class Echo(msgspec.Struct, kw_only=True):
     stateless: bool = False
 
 
-def echoed_fields(request: Mapping[str, Any], model: str) -> bytes:
-    """The constant members of the response object for this request."""
+def echoed_fields(request: Fields, model: str, tools: bytes) -> bytes:
+    """The constant members of the response object for this request; `tools` is what `echoed_tools` made of them."""
     fields: dict[str, Any] = {"model": model}
     for name, default in DEFAULTS.items():
-        value = request.get(name)
+        value = request.value(name)
         fields[name] = default if value is None else value
     if fields["service_tier"] == "auto":
         fields["service_tier"] = "default"
-    reasoning = request.get("reasoning") or {}
-    fields["reasoning"] = {"effort": None, "summary": None, **reasoning}
-    text = dict(request.get("text") or {})
+    fields["reasoning"] = {"effort": None, "summary": None, **(request.object("reasoning") or {})}
+    text = request.object("text") or {}
     fields["text"] = {**text, "format": _format(text.get("format")), "verbosity": text.get("verbosity") or "medium"}
-    fields["tools"] = [_tool(tool) for tool in request.get("tools") or []]
-    if request.get("prompt_cache_options") is not None:
-        fields["prompt_cache_options"] = {"mode": "implicit", "ttl": "30m", **request["prompt_cache_options"]}
+    fields["tools"] = msgspec.Raw(tools)
+    options = request.object("prompt_cache_options")
+    if options is not None:
+        fields["prompt_cache_options"] = {"mode": "implicit", "ttl": "30m", **options}
     for name in ("image", "access_programs"):
-        if request.get(name) is not None:
-            fields[name] = request[name]
+        if request.has(name):
+            fields[name] = request.value(name)
     return b"," + json_line(fields)[1:-1]
+
+
+def no_fields() -> bytes:
+    """The constant members of a response object whose request was never read."""
+    return echoed_fields(Fields(b"{}", RESPONSES, Limits()), "", b"[]")
+
+
+def echoed_tools(tools: list[Any]) -> bytes:
+    """The tools of a request as the response object states them."""
+    return json_line([_tool(tool) for tool in tools])
 
 
 def _format(form: Any) -> dict[str, Any]:

@@ -8,269 +8,241 @@ field and what to change.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from turnwire.protocols.context import agent_hints, dispatch_opt_in, turn_context
-from turnwire.protocols.json_body import any_value, invalid, nesting, open_body
+from turnwire.protocols.body import any_value, elements, first_byte, invalid
+from turnwire.protocols.context import dispatch_opt_in, turn_context
+from turnwire.protocols.decoded import DecodedParts, PartNote, PartReader
+from turnwire.protocols.extensions import Extensions, read_extensions
+from turnwire.protocols.field_table import RESPONSES
+from turnwire.protocols.fields import Fields
 from turnwire.protocols.limits import Limits
+from turnwire.protocols.responses.choice import read_tool_choice
 from turnwire.protocols.responses.compaction import summary_request
-from turnwire.protocols.responses.echo import Echo, echoed_fields
-from turnwire.protocols.responses.items import ItemWalk
-from turnwire.protocols.responses.options import flag, object_field, output_format, sampling, string, thinking
-from turnwire.protocols.responses.stored import Stored, referred, resolved
+from turnwire.protocols.responses.echo import Echo, echoed_fields, echoed_tools
+from turnwire.protocols.responses.items import DecodedItem, decode_item, read_item
+from turnwire.protocols.responses.stored import Stored
 from turnwire.protocols.responses.tools import Toolbox
+from turnwire.protocols.responses.walk import ItemWalk
+from turnwire.protocols.sampling import read_sampling
 from turnwire.protocols.wire import Inbound, TurnFailure
-from turnwire.turns import (
-    Conversation,
-    Message,
-    Note,
-    TextBlock,
-    ToolChoice,
-    TurnContext,
-)
+from turnwire.turns import Conversation, Message, OutputFormat, TextBlock, Thinking, TurnContext
 
-__all__ = ["RequestBody", "decode", "decode_request", "is_codex", "read_fields", "read_request"]
+__all__ = ["RequestBody", "decode", "decode_request", "is_codex", "read_request"]
 
-USED = frozenset(
-    {
-        "background",
-        "chat_template_kwargs",
-        "client_metadata",
-        "frequency_penalty",
-        "generate",
-        "include",
-        "input",
-        "instructions",
-        "max_output_tokens",
-        "metadata",
-        "min_p",
-        "model",
-        "nvext",
-        "parallel_tool_calls",
-        "presence_penalty",
-        "previous_response_id",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "reasoning",
-        "repetition_penalty",
-        "seed",
-        "service_tier",
-        "stop",
-        "store",
-        "stream",
-        "temperature",
-        "text",
-        "tool_choice",
-        "tools",
-        "top_k",
-        "top_p",
-        "type",
-    }
-)
-"""Fields that shape the turn or its answer."""
-
-ECHOED = frozenset(
-    {
-        "max_tool_calls",
-        "prompt_cache_retention",
-        "safety_identifier",
-        "top_logprobs",
-        "truncation",
-        "user",
-    }
-)
-"""Fields that are repeated in the response object and change nothing else."""
-
-QUIET: Mapping[str, tuple[Any, ...]] = {
-    "max_tool_calls": (None,),
-    "prompt_cache_retention": (None,),
-    "safety_identifier": (None,),
-    "stream_options": (None,),
-    "top_logprobs": (None, 0),
-    "truncation": (None, "disabled"),
-    "user": (None,),
-}
-"""Values of unused fields that ask for nothing, so that there is nothing to note."""
-
-REFUSED: Mapping[str, str] = {
-    "prompt": "stored prompt templates are not kept here; send the text in `instructions` and `input`",
-    "conversation": "conversation objects are not kept here; use `previous_response_id` or send the items in `input`",
-}
-"""Fields that name content we do not have: an answer without it would be an answer to something else."""
-
-DEFAULT_LIMITS = Limits()
 INCLUDABLE = frozenset({"reasoning.encrypted_content"})
 PRIORITY_OF_TIER = {"priority": 1, "fast": 1, "flex": -1}
 
 
 class RequestBody(msgspec.Struct, frozen=True):
-    """A request body, read but not yet understood. `references` are the ids that only a store can resolve."""
+    """A request body, read but not yet understood. `references` are the ids that only a store can resolve; `type` and
+    `generate` are what a WebSocket message says of itself."""
 
-    fields: dict[str, Any]
+    fields: Fields
+    items: tuple[DecodedItem, ...]
     previous_response_id: str | None
     references: tuple[str, ...]
-    notes: tuple[Note, ...]
+    type: str | None
+    generate: bool
+    cache: DecodedParts | None
 
 
-def read_request(body: bytes, limits: Limits = DEFAULT_LIMITS) -> RequestBody:
-    """Open a body and say what it refers to, so that the caller can fetch it before `decode_request`."""
-    opened = open_body(body, limits)
-    tools = opened.fields.get("tools")
-    if tools is not None and nesting(tools, limits.depth):
-        raise invalid("tools", f"nested deeper than {limits.depth} levels")
-    fields = {name: any_value(raw, name) for name, raw in opened.fields.items()}
-    return read_fields(fields, opened.notes, limits)
-
-
-def read_fields(fields: dict[str, Any], notes: tuple[Note, ...] = (), limits: Limits = DEFAULT_LIMITS) -> RequestBody:
-    """The same for a body that is already decoded (a WebSocket message)."""
-    items = fields.get("input")
-    if isinstance(items, list) and len(items) > limits.messages:
-        raise invalid("input", f"has {len(items)} items; the limit is {limits.messages}")
-    tools = fields.get("tools")
-    if isinstance(tools, list) and len(tools) > limits.tools:
-        raise invalid("tools", f"has {len(tools)} tools; the limit is {limits.tools}")
-    previous = fields.get("previous_response_id")
-    if previous is not None and not isinstance(previous, str):
-        raise invalid("previous_response_id", "must be a string")
-    return RequestBody(fields, previous or None, referred(items), notes)
+def read_request(body: bytes, limits: Limits | None = None, *, cache: DecodedParts | None = None) -> RequestBody:
+    """Open a body and say what it refers to, so that the caller can fetch it before `decode_request`. `cache` holds the
+    parts of earlier requests."""
+    fields = Fields(body, RESPONSES, limits or Limits())
+    items = _items(fields, cache)
+    return RequestBody(
+        fields=fields,
+        items=items,
+        previous_response_id=fields.text("previous_response_id") or None,
+        references=tuple(item.name for item in items if item.place == "reference"),
+        type=fields.text("type"),
+        generate=fields.flag("generate", default=True),
+        cache=cache,
+    )
 
 
 def decode(
-    body: bytes, headers: Mapping[str, str], *, stored: Stored | None = None, limits: Limits = DEFAULT_LIMITS
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    stored: Stored | None = None,
+    limits: Limits | None = None,
+    cache: DecodedParts | None = None,
 ) -> Inbound[Echo]:
     """A request's conversation and echo; header names are lower case."""
-    return decode_request(read_request(body, limits), headers, stored=stored, limits=limits)
+    return decode_request(read_request(body, limits, cache=cache), headers, stored=stored)
 
 
-def decode_request(
-    request: RequestBody, headers: Mapping[str, str], *, stored: Stored | None = None, limits: Limits = DEFAULT_LIMITS
-) -> Inbound[Echo]:
+def decode_request(request: RequestBody, headers: Mapping[str, str], *, stored: Stored | None = None) -> Inbound[Echo]:
     """The same for a body that was read before; `stored` holds what its references name."""
     fields = request.fields
-    notes = [*request.notes, *_unused(fields)]
-    # A request that names no model gets the gateway's default.
-    model = string(fields, "model") or ""
-    if request.previous_response_id and (stored is None or stored.history is None):
-        raise TurnFailure(
-            "invalid_request",
-            f"Previous response with id '{request.previous_response_id}' not found.",
-            param="previous_response_id",
-            code="previous_response_not_found",
-        )
-    toolbox = Toolbox()
-    toolbox.add(fields.get("tools"), "tools")
-    walk = ItemWalk(toolbox)
-    items = _input_items(fields, bool(request.previous_response_id))
-    if stored is not None and request.references:
-        items = resolved(items, stored.items)
-    if stored is not None and request.previous_response_id:
-        walk.walk(stored.history or (), "previous")
+    model = fields.model()
+    earlier = _earlier(request, stored)
+    toolbox, tools = _tools(fields, request.cache)
+    walk = ItemWalk(toolbox, fields.notes)
+    items = _resolved(request.items, stored)
+    if not items and not earlier and request.generate and not fields.has("instructions"):
+        raise invalid("input", "give a string or a list of items")
+    walk.walk([read_item(item) for item in earlier], "previous")
     walk.walk(items, "input")
     messages = walk.close()
     instructions = _instructions(fields)
     if instructions:
         messages = (Message(role="developer", blocks=(TextBlock(text=instructions),)), *messages)
-    choice = _tool_choice(fields, toolbox, notes)
+    choice = read_tool_choice(fields, toolbox)
     if not toolbox.client_search and any(tool.deferred for tool in toolbox.tools):
         toolbox.load_all()
-    context, context_notes = _context(fields, headers, limits)
+    extensions = read_extensions(fields)
+    sampling = read_sampling(fields, max_tokens=fields.whole("max_output_tokens", 1), stop=fields.stops("stop"))
     conversation = Conversation(
         model=model,
         messages=messages,
         tools=tuple(toolbox.tools),
         tool_choice=choice,
-        sampling=sampling(fields, limits),
-        thinking=thinking(fields),
-        format=output_format(fields),
-        template_args=object_field(fields, "chat_template_kwargs"),
-        context=context,
+        sampling=extensions.sampling(sampling),
+        thinking=extensions.thinking(_thinking(fields)),
+        format=_format(fields),
+        template_args=fields.object("chat_template_kwargs") or {},
+        context=_context(fields, headers, extensions),
     )
     if walk.compaction_requested:
         conversation = summary_request(conversation)
-    previous_turn = _compared_with(fields)
+    fields.metadata("metadata")
+    fields.object("stream_options")
     echo = Echo(
-        fields=echoed_fields(fields, model),
+        fields=echoed_fields(fields, model, tools),
         toolbox=toolbox,
-        summaries=object_field(fields, "reasoning").get("summary") != "none",
-        store=flag(fields, "store", True),
-        background=flag(fields, "background", False),
+        summaries=(fields.object("reasoning") or {}).get("summary") != "none",
+        store=fields.flag("store", default=True),
+        background=fields.flag("background"),
         previous_response_id=request.previous_response_id,
-        input_items=items,
+        input_items=[item.item for item in items],
         compaction=walk.compaction_requested,
-        codex=is_codex(headers, fields),
-        stateless="reasoning.encrypted_content" in (fields.get("include") or ()),
+        codex=is_codex(headers, fields.object("client_metadata")),
+        stateless=_wants_seals(fields),
     )
+    stated = dispatch_opt_in(headers)
     return Inbound(
         conversation=conversation,
-        stream=flag(fields, "stream", False),
-        notes=(*notes, *context_notes, *toolbox.notes, *walk.notes),
-        dispatch=dispatch_opt_in(headers),
+        stream=fields.flag("stream"),
+        notes=fields.finish(),
+        dispatch=stated if stated is not None or not isinstance(extensions.dispatch, bool) else extensions.dispatch,
         echo=echo,
-        previous_turn=previous_turn,
+        previous_turn=_compared_with(fields),
     )
 
 
-def is_codex(headers: Mapping[str, str], fields: Mapping[str, Any]) -> bool:
+def is_codex(headers: Mapping[str, str], metadata: Mapping[str, Any] | None) -> bool:
     """Whether the request speaks Codex's own dialect of headers and metadata (which no other client sends)."""
     if headers.get("originator", "").startswith("codex") or any(name.startswith("x-codex-") for name in headers):
         return True
-    metadata = fields.get("client_metadata")
-    return isinstance(metadata, dict) and any(str(key).startswith("x-codex-") for key in metadata)
+    return any(key.startswith("x-codex-") for key in metadata or ())
+
+
+# ----------------------------------------------------------------------------------------------------------- items
+
+
+def _items(fields: Fields, cache: DecodedParts | None) -> tuple[DecodedItem, ...]:
+    raw, limits = fields.raw("input"), fields.limits
+    if raw is None:
+        return ()
+    if first_byte(raw) == '"':
+        return (read_item({"type": "message", "role": "user", "content": fields.text("input")}),)
+    wires = elements(raw, "input", "must be a string or a list of items")
+    if len(wires) > limits.messages:
+        raise invalid("input", f"has {len(wires)} items; the limit is {limits.messages}")
+    reader = PartReader(cache, lambda data: decode_item(data, limits), "responses.item", limits)
+    return tuple(reader.values(wires, lambda index: f"input[{index}]"))
+
+
+def _resolved(items: tuple[DecodedItem, ...], stored: Stored | None) -> list[DecodedItem]:
+    """The items with every reference that is known replaced by what it names."""
+    known = stored.items if stored is not None else {}
+    return [
+        read_item(dict(known[item.name])) if item.place == "reference" and item.name in known else item
+        for item in items
+    ]
+
+
+def _earlier(request: RequestBody, stored: Stored | None) -> tuple[Mapping[str, Any], ...]:
+    """The items of the responses that a request continues."""
+    wanted = request.previous_response_id
+    if wanted is None:
+        return ()
+    if stored is not None and stored.history is not None:
+        return stored.history
+    if stored is not None and stored.unfinished is not None:
+        raise TurnFailure(
+            "invalid_request",
+            f"Previous response with id '{wanted}' is {stored.unfinished}; only one that is completed or incomplete "
+            "can be continued.",
+            param="previous_response_id",
+            code="previous_response_not_finished",
+        )
+    missing = stored.missing if stored is not None else None
+    raise TurnFailure(
+        "invalid_request",
+        f"Previous response with id '{missing or wanted}' not found.",
+        param="previous_response_id",
+        code="previous_response_not_found",
+    )
+
+
+class _ReadTools(msgspec.Struct, frozen=True):
+    toolbox: Toolbox
+    echoed: bytes
+    notes: tuple[PartNote, ...]
+
+
+def _tools(fields: Fields, cache: DecodedParts | None) -> tuple[Toolbox, bytes]:
+    """The tools of a request, and how its response states them. A list that was seen before is not decoded again."""
+    raw, limits = fields.raw("tools"), fields.limits
+    if raw is None:
+        return Toolbox(), b"[]"
+    read = PartReader(cache, lambda data: _read_tools(data, limits), "responses.tools", limits).value(raw, "tools")
+    fields.notes.on_part("tools", read.notes)
+    return read.toolbox.copy(), read.echoed
+
+
+def _read_tools(data: bytes, limits: Limits) -> _ReadTools:
+    definitions = [
+        any_value(item, f"[{index}]", limits.depth)
+        for index, item in enumerate(elements(data, "", "must be a list of tools"))
+    ]
+    if len(definitions) > limits.tools:
+        raise invalid("", f"has {len(definitions)} tools; the limit is {limits.tools}")
+    toolbox = Toolbox()
+    _, notes = toolbox.add(definitions)
+    return _ReadTools(toolbox, echoed_tools(definitions), notes)
 
 
 # ---------------------------------------------------------------------------------------------------------- fields
 
 
-def _unused(fields: Mapping[str, Any]) -> list[Note]:
-    notes = []
-    for name, value in fields.items():
-        if name in REFUSED and value is not None:
-            raise invalid(name, REFUSED[name])
-        if name in USED or value is None or value in QUIET.get(name, ()):
-            continue
-        code = "request.field_echoed" if name in ECHOED else "request.field_ignored"
-        notes.append(Note(code, f"`{name}` is not used by this gateway"))
-    text = fields.get("text")
-    if isinstance(text, dict) and text.get("verbosity") not in (None, "medium"):
-        notes.append(Note("request.field_echoed", "`text.verbosity` is not used by this gateway"))
-    include = fields.get("include")
-    if include is not None and not isinstance(include, list):
-        raise invalid("include", "must be a list of strings")
-    notes += [
-        Note("request.field_ignored", f"`include`: '{what}' is not available here")
-        for what in include or ()
-        if not isinstance(what, str) or what not in INCLUDABLE
-    ]
-    return notes
+def _wants_seals(fields: Fields) -> bool:
+    """Whether the client carries its reasoning itself; what else it wants included is not available."""
+    include = fields.texts("include") or []
+    for what in include:
+        if what not in INCLUDABLE:
+            fields.notes.add("request.field_ignored", f"include: '{what[:64]}' is not available here")
+    return "reasoning.encrypted_content" in include
 
 
-def _input_items(fields: Mapping[str, Any], continues: bool) -> list[dict[str, Any]]:
-    value = fields.get("input")
-    if value is None:
-        if continues or fields.get("instructions") or fields.get("generate") is False:
-            return []
-        raise invalid("input", "give a string or a list of items")
-    if isinstance(value, str):
-        return [{"type": "message", "role": "user", "content": value}]
-    if not isinstance(value, list):
-        raise invalid("input", "must be a string or a list of items")
-    return value
-
-
-def _compared_with(fields: Mapping[str, Any]) -> str | None:
-    """The turn behind `prompt_cache_options.comparison_response_id`."""
-    named = object_field(fields, "prompt_cache_options").get("comparison_response_id")
+def _compared_with(fields: Fields) -> str | None:
+    """The turn named by `prompt_cache_options.comparison_response_id`."""
+    named = (fields.object("prompt_cache_options") or {}).get("comparison_response_id")
     if named is not None and not isinstance(named, str):
         raise invalid("prompt_cache_options.comparison_response_id", "must be a response id or null")
     return named.removeprefix("resp_") if named else None
 
 
-def _instructions(fields: Mapping[str, Any]) -> str:
+def _instructions(fields: Fields) -> str:
     """The base prompt. It becomes the same leading developer message that newer clients send in `input`."""
-    value = fields.get("instructions")
+    value = fields.value("instructions")
     if value is None or isinstance(value, str):
         return value or ""
     if isinstance(value, list):
@@ -278,63 +250,56 @@ def _instructions(fields: Mapping[str, Any]) -> str:
     raise invalid("instructions", "must be a string")
 
 
-def _tool_choice(fields: Mapping[str, Any], toolbox: Toolbox, notes: list[Note]) -> ToolChoice:
-    value = fields.get("tool_choice")
-    parallel = flag(fields, "parallel_tool_calls", True)
-    if value is None:
-        return ToolChoice(parallel=parallel)
-    if isinstance(value, str):
-        if value not in ("auto", "none", "required"):
-            raise invalid("tool_choice", "must be auto, none, required or an object that names a tool")
-        return ToolChoice(mode=value, parallel=parallel)  # type: ignore[arg-type]
-    if not isinstance(value, dict):
-        raise invalid("tool_choice", "must be a string or an object")
-    kind = value.get("type")
-    if kind == "allowed_tools":
-        return _allowed(value, toolbox, parallel, notes)
-    if kind in ("function", "custom"):
-        name = _chosen(value, toolbox)
-        if name not in {tool.name for tool in toolbox.tools}:
-            raise invalid("tool_choice.name", f"no tool '{value.get('name')}' is in `tools`")
-        return ToolChoice(mode="named", name=name, parallel=parallel)
-    notes.append(
-        Note("tools.choice_ignored", f"tool_choice '{kind}' names a tool that cannot be run here; auto is used")
+def _thinking(fields: Fields) -> Thinking:
+    """What is wanted of reasoning; effort `none` turns it off."""
+    reasoning = fields.object("reasoning") or {}
+    effort = reasoning.get("effort")
+    if effort is not None and not isinstance(effort, str):
+        raise invalid("reasoning.effort", "must be a string")
+    history: Literal["keep"] | None = "keep" if reasoning.get("context") == "all_turns" else None
+    if effort is None:
+        return Thinking(history=history)
+    return Thinking(mode="off" if effort == "none" else "on", effort=effort, history=history)
+
+
+def _format(fields: Fields) -> OutputFormat | None:
+    """The structured output that is asked for, if any."""
+    form = (fields.object("text") or {}).get("format")
+    if form is None:
+        return None
+    if not isinstance(form, dict):
+        raise invalid("text.format", "must be an object")
+    kind = form.get("type")
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return OutputFormat(kind="json_object")
+    if kind != "json_schema":
+        raise invalid("text.format.type", "must be text, json_object or json_schema")
+    schema = form.get("schema")
+    if not isinstance(schema, dict):
+        raise invalid("text.format.schema", "must be a JSON schema object")
+    name = form.get("name")
+    return OutputFormat(
+        kind="json_schema",
+        schema=schema,
+        name=name if isinstance(name, str) and name else "output",
+        strict=form.get("strict") is not False,
     )
-    return ToolChoice(parallel=parallel)
 
 
-def _allowed(value: dict[str, Any], toolbox: Toolbox, parallel: bool, notes: list[Note]) -> ToolChoice:
-    listed = value.get("tools")
-    if not isinstance(listed, list) or not all(isinstance(tool, dict) for tool in listed):
-        raise invalid("tool_choice.tools", "must be a list of tools")
-    toolbox.keep(_chosen(tool, toolbox) for tool in listed)
-    notes.append(Note("tools.allowed_only", "only the allowed tools are shown; changing the list changes the prompt"))
-    return ToolChoice(mode="required" if value.get("mode") == "required" else "auto", parallel=parallel)
-
-
-def _chosen(value: dict[str, Any], toolbox: Toolbox) -> str:
-    name, namespace = value.get("name"), value.get("namespace")
-    if not isinstance(name, str):
-        return ""
-    return toolbox.name_of(name, namespace if isinstance(namespace, str) and namespace else None)
-
-
-def _context(fields: Mapping[str, Any], headers: Mapping[str, str], limits: Limits) -> tuple[TurnContext, list[Note]]:
-    metadata = fields.get("client_metadata")
-    told = {str(k).lower(): v for k, v in metadata.items() if isinstance(v, str)} if isinstance(metadata, dict) else {}
+def _context(fields: Fields, headers: Mapping[str, str], extensions: Extensions) -> TurnContext:
+    metadata = fields.object("client_metadata") or {}
+    said = {key.lower(): value for key, value in metadata.items() if isinstance(value, str)}
     # Codex repeats its headers in client_metadata; on a WebSocket only the latter is fresh.
-    merged = {**headers, **{name: value for name, value in told.items() if name.startswith("x-codex-") and value}}
+    merged = {**headers, **{name: value for name, value in said.items() if name.startswith("x-codex-") and value}}
     for header, field in (("session-id", "session_id"), ("thread-id", "thread_id")):
-        if told.get(field):
-            merged[header] = told[field]
-    hints = agent_hints(fields.get("nvext"))
-    key = fields.get("prompt_cache_key")
-    context = turn_context(
+        if said.get(field):
+            merged[header] = said[field]
+    tier = PRIORITY_OF_TIER.get(str(fields.value("service_tier")))
+    return turn_context(
         merged,
-        session=key if isinstance(key, str) and key else None,
-        priority=hints.priority
-        if hints.priority is not None
-        else PRIORITY_OF_TIER.get(str(fields.get("service_tier"))),
-        limit=limits.header_chars,
+        session=fields.text("prompt_cache_key") or None,
+        priority=extensions.priority if extensions.priority is not None else tier,
+        limit=fields.limits.header_chars,
     )
-    return context, [Note("request.field_ignored", f"`{name}` is not used by this gateway") for name in hints.unknown]

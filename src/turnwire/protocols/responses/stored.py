@@ -1,19 +1,19 @@
 """Stored responses: what is kept of a turn, and how later requests refer to it.
 
-Promise: pure values and functions; where they are kept is the gateway's affair, behind `ResponseStore`. A chain of
-`previous_response_id` gives back every item of the earlier turns, in order, verbatim.
+Promise: pure values and functions; where they are kept is the gateway's affair. A chain of `previous_response_id` gives
+back every item of the earlier turns, in order, verbatim, or says which response of it is gone or cannot be continued.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from turnwire.protocols.responses.compaction import kept_messages
 
-__all__ = ["ResponseStore", "Stored", "StoredResponse", "history", "item_page", "referred", "resolved", "with_ids"]
+__all__ = ["MAX_CHAIN", "Stored", "StoredResponse", "continued", "history", "item_page", "with_ids"]
 
 MAX_CHAIN = 10_000
 """Turns in one chain of previous_response_id."""
@@ -43,55 +43,40 @@ class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
         """What the model answered."""
         return tuple(_OUTPUT.decode(self.document).output)
 
+    @property
+    def status(self) -> str:
+        """How far the response has come."""
+        return _OUTPUT.decode(self.document).status
+
 
 class _Output(msgspec.Struct):
     output: list[dict[str, Any]] = []
+    status: str = "completed"
 
 
 _OUTPUT = msgspec.json.Decoder(_Output)
+_FINISHED = frozenset({"completed", "incomplete"})
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request's references resolved to. `history` is None when its previous response is unknown."""
+    """What a request's references resolved to. `history` is None where there is nothing to continue: `missing` is the
+    response of the chain that is gone, or `unfinished` the status of the one to continue."""
 
     items: Mapping[str, Mapping[str, Any]] = {}
     history: tuple[Mapping[str, Any], ...] | None = None
+    missing: str | None = None
+    unfinished: str | None = None
 
 
-class ResponseStore(Protocol):
-    """Where responses are kept. Every call is bound to one tenant; nobody sees another's."""
-
-    async def put(self, tenant: str, response: StoredResponse) -> None: ...
-
-    async def get(self, tenant: str, response_id: str) -> StoredResponse | None: ...
-
-    async def delete(self, tenant: str, response_id: str) -> bool: ...
-
-    async def chain(self, tenant: str, response_id: str) -> list[StoredResponse]:
-        """The response and all before it, oldest first; empty when any of them is gone."""
-        ...
-
-    async def items(self, tenant: str, item_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Items of stored responses, by id; the unknown are left out."""
-        ...
-
-
-def referred(items: Any) -> tuple[str, ...]:
-    """Ids of the items that a request only refers to."""
-    if not isinstance(items, list):
-        return ()
-    return tuple(item["id"] for item in items if _is_reference(item))
-
-
-def resolved(items: Sequence[dict[str, Any]], known: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The items with every reference that is known put in its place."""
-    return [dict(known.get(item["id"], item)) if _is_reference(item) else item for item in items]
-
-
-def _is_reference(item: Any) -> bool:
-    if not isinstance(item, dict) or not isinstance(item.get("id"), str):
-        return False
-    return item.get("type") == "item_reference" or ("type" not in item and "role" not in item)
+def continued(chain: Sequence[StoredResponse], missing: str | None, items: Mapping[str, Mapping[str, Any]]) -> Stored:
+    """What a chain of responses, oldest first, gives a request that continues its last. `missing` is the response at
+    which the chain broke off."""
+    if missing is not None or not chain:
+        return Stored(items=items, missing=missing)
+    status = chain[-1].status
+    if status not in _FINISHED:
+        return Stored(items=items, unfinished=status)
+    return Stored(items=items, history=history(chain))
 
 
 def history(chain: Sequence[StoredResponse]) -> tuple[dict[str, Any], ...]:

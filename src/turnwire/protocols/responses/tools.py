@@ -12,15 +12,14 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from turnwire.protocols.json_body import invalid
-from turnwire.turns import Note, Tool
+from turnwire.conventions import raw_input_schema
+from turnwire.protocols.body import invalid
+from turnwire.protocols.decoded import PartNote
+from turnwire.turns import Tool
 
-__all__ = ["CUSTOM_ARGUMENT", "CallKind", "Origin", "Toolbox", "custom_schema", "flat_name"]
+__all__ = ["CallKind", "Origin", "Toolbox", "flat_name"]
 
 CallKind: TypeAlias = Literal["function", "custom", "tool_search"]
-
-CUSTOM_ARGUMENT = "input"
-"""The one argument under which the model writes the raw text of a custom tool."""
 
 HOSTED = frozenset(
     {
@@ -57,42 +56,43 @@ def flat_name(name: str, namespace: str | None) -> str:
     return f"{namespace.rstrip('_')}__{name}" if namespace else name
 
 
-def custom_schema(description: str = "The whole input, as raw text.") -> dict[str, Any]:
-    """The schema under which a custom tool is shown to the model."""
-    return {
-        "type": "object",
-        "properties": {CUSTOM_ARGUMENT: {"type": "string", "description": description}},
-        "required": [CUSTOM_ARGUMENT],
-        "additionalProperties": False,
-    }
-
-
 class Toolbox:
     """The tools of one request. `add` reads definitions in the order given; `origin` and `name_of` translate."""
 
     def __init__(self) -> None:
         self.tools: list[Tool] = []
-        self.notes: list[Note] = []
         self.client_search = False
         self._origins: dict[str, Origin] = {}
         self._names: dict[tuple[str | None, str], str] = {}
+        self._notes: list[PartNote] = []
 
-    def add(self, definitions: Any, path: str, *, deferred: bool = False) -> tuple[str, ...]:
-        """Take in a list of tool definitions and give the model's names of those that it will see."""
+    def copy(self) -> Toolbox:
+        """The same tools in a box of its own, so that what one request adds does not reach another."""
+        other = Toolbox()
+        other.tools = list(self.tools)
+        other.client_search = self.client_search
+        other._origins = dict(self._origins)
+        other._names = dict(self._names)
+        return other
+
+    def add(self, definitions: Any, *, deferred: bool = False) -> tuple[tuple[str, ...], tuple[PartNote, ...]]:
+        """Take in a list of tool definitions. Gives the model's names of those that it will see, and notes; paths in
+        notes and failures start at the list."""
         if definitions is None:
-            return ()
+            return (), ()
         if not isinstance(definitions, list):
-            raise invalid(path, "must be a list of tools")
+            raise invalid("", "must be a list of tools")
+        self._notes = []
         added: list[str] = []
         for index, definition in enumerate(definitions):
-            place = f"{path}[{index}]"
+            place = f"[{index}]"
             if not isinstance(definition, dict):
                 raise invalid(place, "must be an object")
             if definition.get("type") == "namespace":
                 added += self._namespace(definition, place, deferred)
             elif (name := self._one(definition, place, None, "", deferred)) is not None:
                 added.append(name)
-        return tuple(added)
+        return tuple(added), tuple(self._notes)
 
     def origin(self, model_name: str) -> Origin:
         """What the client calls the tool that the model called. A name nobody offered is given back as it is."""
@@ -142,7 +142,9 @@ class Toolbox:
             return self._search(tool, path)
         if kind not in ("function", "custom"):
             code = "tools.hosted_ignored" if kind in HOSTED else "tools.type_ignored"
-            self.notes.append(Note(code, f"{path}: a '{kind}' tool cannot be run here and was left out of the prompt"))
+            shown = kind[:64]
+            text = f"a '{shown}' tool cannot be run here and was left out of the prompt"
+            self._notes.append(PartNote(code, path, text, shown))
             return None
         name = _text(tool, "name", path)
         if not name:
@@ -178,7 +180,7 @@ class Toolbox:
         return Tool(
             name=tool["name"],
             description=description,
-            schema=custom_schema(),
+            schema=raw_input_schema(),
             kind="custom",
             grammar=grammar,
             grammar_syntax=syntax,
@@ -187,12 +189,8 @@ class Toolbox:
 
     def _search(self, tool: dict[str, Any], path: str) -> str | None:
         if tool.get("execution") != "client":
-            self.notes.append(
-                Note(
-                    "tools.hosted_ignored",
-                    f"{path}: tool_search is not run here; deferred tools are shown from the start",
-                )
-            )
+            text = "tool_search is not run here; deferred tools are shown from the start"
+            self._notes.append(PartNote("tools.hosted_ignored", path, text, "tool_search"))
             return None
         self.client_search = True
         schema = tool.get("parameters")

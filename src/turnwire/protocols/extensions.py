@@ -1,0 +1,58 @@
+"""`nvext`: the extensions of NVIDIA Dynamo that a request of any API may carry.
+
+Promise: every member is honoured or noted, by its row in the field table; an unknown one is noted, never refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from turnwire.protocols.fields import Fields, whole
+from turnwire.turns import Sampling, Thinking
+
+__all__ = ["Extensions", "read_extensions"]
+
+
+class Extensions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request's `nvext` asks for. `dispatch` is its own word on `tool_call_dispatch`."""
+
+    priority: int | None = None
+    thinking_budget: int | None = None
+    greedy: bool = False
+    dispatch: Any = None
+
+    def thinking(self, thinking: Thinking) -> Thinking:
+        """The request's thinking with the budget, unless it has one of its own."""
+        if self.thinking_budget is None or thinking.budget is not None:
+            return thinking
+        return msgspec.structs.replace(thinking, budget=self.thinking_budget)
+
+    def sampling(self, sampling: Sampling) -> Sampling:
+        """The request's sampling, greedy where that is asked for."""
+        return msgspec.structs.replace(sampling, temperature=0.0) if self.greedy else sampling
+
+
+def read_extensions(fields: Fields) -> Extensions:
+    """The extensions of a request."""
+    wire = fields.object("nvext")
+    if wire is None:
+        return Extensions()
+    hints = wire.get("agent_hints")
+    stated: list[Any] = [hints.get(name) for name in _PRIORITIES] if isinstance(hints, dict) else []
+    return Extensions(
+        priority=next((int(value) for value in stated if _is_number(value)), None),
+        thinking_budget=whole(wire.get("max_thinking_tokens"), "nvext.max_thinking_tokens", 1),
+        greedy=wire.get("greed_sampling") is True,
+        dispatch=wire.get("dispatch"),
+    )
+
+
+_PRIORITIES = ("strict_priority", "priority", "latency_sensitivity")
+"""The first that is stated is used."""
+
+
+def _is_number(value: Any) -> bool:
+    # Bounded before it becomes an integer, so that no float is too large for it.
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e9

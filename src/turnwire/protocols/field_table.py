@@ -1,0 +1,288 @@
+"""Every field of every request that is known here, and what becomes of it.
+
+Promise: the decoders can read a field only if it has a row here, and say of every other field that it is ignored; the
+tables in docs/ are printed from this one. A row with a dot is a member of an object (`nvext.agent_hints.priority`); an
+object that has such rows has its other members noted, one without is free in form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+__all__ = ["CHAT", "COMPLETIONS", "EMBEDDINGS", "MESSAGES", "RESPONSES", "TABLES", "TOKENIZE", "Field", "FieldTable"]
+
+Use: TypeAlias = Literal["honoured", "echoed", "noted", "refused", "accepted"]
+"""honoured: it shapes the turn or its answer. echoed: it is repeated in the answer, and noted. noted: it is ignored,
+with a note. refused: the request is answered with an error that says what to do instead. accepted: it asks for nothing
+that a server could do or leave undone, so there is nothing to note."""
+
+
+class Field(msgspec.Struct, frozen=True):
+    """What becomes of a field, and why. `quiet` are values that ask for nothing, of which there is nothing to note."""
+
+    use: Use
+    about: str
+    quiet: tuple[Any, ...] = ()
+
+
+FieldTable: TypeAlias = Mapping[str, Field]
+
+
+def _honoured(**about: str) -> dict[str, Field]:
+    return {name: Field("honoured", text) for name, text in about.items()}
+
+
+_NVEXT: FieldTable = {
+    "nvext": Field("honoured", "extensions of NVIDIA Dynamo; each member has a row"),
+    "nvext.agent_hints": Field("honoured", "who waits for this turn"),
+    "nvext.agent_hints.priority": Field("honoured", "higher is served earlier, within ±100"),
+    "nvext.agent_hints.strict_priority": Field("honoured", "goes before `priority`"),
+    "nvext.agent_hints.latency_sensitivity": Field("honoured", "older name of `priority`, used where that is absent"),
+    "nvext.agent_hints.osl": Field("noted", "the expected length of the answer is not used for placement"),
+    "nvext.agent_hints.speculative_prefill": Field("noted", "the next prompt is not read ahead of time", (False,)),
+    "nvext.max_thinking_tokens": Field("honoured", "bounds the thought, as `thinking.budget_tokens` does"),
+    "nvext.greed_sampling": Field("honoured", "true samples at temperature 0"),
+    "nvext.dispatch": Field("honoured", "opts in to `tool_call_dispatch`"),
+    "nvext.annotations": Field("noted", "no annotations are sent", ([],)),
+    "nvext.extra_fields": Field("noted", "no extra fields are sent", ([],)),
+    "nvext.cache_salt": Field("noted", "the cache is separated by tenant, not by request"),
+    "nvext.use_raw_prompt": Field("noted", "the template is always applied; use /v1/completions", (False,)),
+    "nvext.token_data": Field("noted", "prompts are tokenized here; use /v1/completions for token ids"),
+    "nvext.backend_instance_id": Field("noted", "workers are chosen here"),
+    "nvext.prefill_worker_id": Field("noted", "workers are chosen here"),
+    "nvext.decode_worker_id": Field("noted", "workers are chosen here"),
+    "nvext.dp_rank": Field("noted", "workers are chosen here"),
+    "nvext.prefill_dp_rank": Field("noted", "workers are chosen here"),
+    "nvext.routing_constraints": Field("noted", "workers are chosen here"),
+    "nvext.router": Field("noted", "workers are chosen here"),
+    "nvext.metadata_upload": Field("noted", "nothing is uploaded"),
+    "nvext.request_timestamp_ms": Field("accepted", "says when the client sent the request"),
+    "nvext.agent_context": Field("noted", "sessions are named by headers"),
+    "nvext.session_control": Field("noted", "sessions are named by headers"),
+}
+
+_SAMPLING: FieldTable = _honoured(
+    temperature="0 to 2",
+    top_p="0 to 1",
+    top_k="a whole number from -1",
+    min_p="0 to 1",
+    presence_penalty="-2 to 2",
+    frequency_penalty="-2 to 2",
+    repetition_penalty="0 to 10",
+    seed="a whole number",
+)
+
+_WHO = Field("accepted", "says who asks; keys and headers decide here")
+
+MESSAGES: FieldTable = {
+    **_honoured(
+        model="names a served model; the default one where absent",
+        messages="the conversation",
+        system="the system prompt; billing lines are left out",
+        tools="tools that the client runs are offered; hosted ones are answered as unavailable",
+        tool_choice="auto, any, tool or none; `disable_parallel_tool_use` ends the turn after its first call",
+        max_tokens="cut to what fits in the window",
+        stop_sequences="matched in the answer; the one that matched is `stop_sequence`",
+        stream="server-sent events or one document",
+        thinking="on, off, adaptive; `budget_tokens` bounds the thought; `display: omitted` hides it",
+        context_management="clears old thoughts and tool results",
+        output_config="`effort` and `format`",
+        output_format="the older place of `output_config.format`",
+        metadata="`user_id` may name the session",
+        thread="continues a stored conversation",
+        betas="read beside the header; none changes the answer",
+        diagnostics="why the cached prefix was not used",
+        chat_template_kwargs="passed to the chat template",
+    ),
+    **_SAMPLING,
+    **_NVEXT,
+    "cache_control": Field("accepted", "prefixes are cached without marks"),
+    "anthropic_version": Field("accepted", "said in the header as well"),
+    "anthropic_beta": Field("accepted", "said in the header as well"),
+    "user_profile_id": _WHO,
+    "workspace_id": _WHO,
+    "container": Field("noted", "code is not executed here"),
+    "mcp_servers": Field("noted", "MCP servers named by a request are not called"),
+    "service_tier": Field("noted", "there is one tier", ("auto", "standard_only")),
+    "inference_geo": Field("noted", "there is one place"),
+    "speed": Field("noted", "there is one speed", ("standard",)),
+    "fallbacks": Field("noted", "no other model takes over"),
+    "fallback_credit_token": Field("noted", "no other model takes over"),
+    "safeguards": Field("noted", "no classifier runs here"),
+    "compaction": Field("refused", "compaction on request is not offered; ask for a summary in a message instead"),
+}
+
+CHAT: FieldTable = {
+    **_honoured(
+        model="names a served model; the default one where absent",
+        messages="the conversation; thoughts are read in every common spelling",
+        tools="functions and custom tools are offered; hosted ones are left out with a note",
+        functions="the older form of `tools`",
+        tool_choice="auto, none, required or a named tool",
+        function_call="the older form of `tool_choice`",
+        parallel_tool_calls="false ends the turn after its first call",
+        response_format="text, json_object or json_schema",
+        n="several choices, generated side by side",
+        logprobs="log probabilities of the answer's tokens",
+        top_logprobs="0 to 20 rivals per token; needs `logprobs`",
+        logit_bias="token ids to -100 to 100",
+        stop="matched in the answer",
+        stream="server-sent events or one document",
+        stream_options="`include_usage` ends a stream with the counts; needs `stream`",
+        max_tokens="cut to what fits in the window",
+        max_completion_tokens="goes before `max_tokens`",
+        reasoning_effort="none turns thinking off",
+        reasoning="`effort`, `enabled`, `max_tokens` (the thought's budget), `exclude`",
+        thinking="`type: disabled` turns thinking off; `budget_tokens` bounds it",
+        enable_thinking="true or false",
+        chat_template_kwargs="passed to the chat template",
+        turnwire="`dispatch` opts in to `tool_call_dispatch`",
+        prompt_cache_key="names the session where no header does",
+        metadata="at most 16 texts; kept nowhere",
+    ),
+    **_SAMPLING,
+    **_NVEXT,
+    "reasoning.effort": Field("honoured", "as `reasoning_effort`"),
+    "reasoning.enabled": Field("honoured", "true or false"),
+    "reasoning.max_tokens": Field("honoured", "bounds the thought"),
+    "reasoning.exclude": Field("noted", "thoughts are always sent; clients need them for the next turn", (False,)),
+    "reasoning.summary": Field("noted", "thoughts are sent whole", ("auto", "detailed")),
+    "stream_options.include_usage": Field("honoured", "ends a stream with the counts"),
+    "stream_options.continuous_usage_stats": Field("noted", "counts come at the end", (False,)),
+    "stream_options.include_obfuscation": Field("noted", "chunks are not padded", (False,)),
+    "turnwire.dispatch": Field("honoured", "true, false or delta"),
+    "user": _WHO,
+    "safety_identifier": _WHO,
+    "store": Field("noted", "chat completions are not stored; use /v1/responses", (False,)),
+    "service_tier": Field("noted", "there is one tier", ("auto", "default")),
+    "verbosity": Field("noted", "say in the prompt how long the answer should be", ("medium",)),
+    "modalities": Field("noted", "answers are text", (["text"],)),
+    "audio": Field("noted", "answers are text"),
+    "prediction": Field("noted", "the answer is generated without a draft"),
+    "web_search_options": Field("noted", "there is no web search here; the model answers from what it knows"),
+    "prompt_cache_retention": Field("noted", "the engine decides how long a prefix is kept", ("in_memory",)),
+    "prompt_cache_options": Field("noted", "prefixes are cached without options"),
+    "moderation": Field("noted", "nothing is moderated here"),
+    "include_reasoning": Field("noted", "thoughts are always sent; clients need them for the next turn", (True,)),
+}
+
+RESPONSES: FieldTable = {
+    **_honoured(
+        model="names a served model; the default one where absent",
+        input="the items; outputs of tools must answer a call that is there",
+        instructions="the leading developer message",
+        tools="functions, custom tools, namespaces and tool search are offered; hosted ones are left out with a note",
+        tool_choice="auto, none, required, a named tool or allowed_tools",
+        parallel_tool_calls="false ends the turn after its first call",
+        max_output_tokens="cut to what fits in the window",
+        reasoning="`effort`, `summary` and `context`",
+        text="`format`; `verbosity` is echoed",
+        include="reasoning.encrypted_content",
+        store="false keeps nothing",
+        background="runs without a client; needs `store`",
+        stream="server-sent events or one document",
+        previous_response_id="continues a stored response that is finished",
+        prompt_cache_key="names the session where no header does",
+        prompt_cache_options="`comparison_response_id` asks why the cached prefix was not used",
+        service_tier="priority and fast are served earlier, flex later",
+        metadata="at most 16 texts of 512 characters; repeated in the response",
+        client_metadata="Codex's headers, where a connection has only one set of them",
+        chat_template_kwargs="passed to the chat template",
+        stop="matched in the answer",
+        generate="false builds the prompt and generates nothing (WebSocket)",
+        type="response.create (WebSocket)",
+    ),
+    **_SAMPLING,
+    **_NVEXT,
+    "reasoning.effort": Field("honoured", "none turns thinking off"),
+    "reasoning.summary": Field("honoured", "none hides the thought; anything else shows it whole"),
+    "reasoning.context": Field("honoured", "all_turns keeps the thoughts of earlier turns"),
+    "reasoning.generate_summary": Field("noted", "older name of `summary`"),
+    "reasoning.mode": Field("noted", "there is one mode", ("standard",)),
+    "text.format": Field("honoured", "text, json_object or json_schema"),
+    "text.verbosity": Field("echoed", "say in the prompt how long the answer should be", ("medium",)),
+    "stream_options.include_obfuscation": Field("noted", "events are not padded", (False,)),
+    "max_tool_calls": Field("echoed", "calls are not counted"),
+    "prompt_cache_retention": Field("echoed", "the engine decides how long a prefix is kept"),
+    "safety_identifier": Field("echoed", "keys and headers decide here who asks"),
+    "top_logprobs": Field("echoed", "responses carry no log probabilities; use /v1/chat/completions", (0,)),
+    "truncation": Field("echoed", "what does not fit is refused, never cut", ("disabled",)),
+    "user": Field("echoed", "keys and headers decide here who asks"),
+    "stream_options": Field("honoured", "each member has a row"),
+    "image": Field("noted", "no images are made here"),
+    "access_programs": Field("noted", "no programs run here"),
+    "moderation": Field("noted", "nothing is moderated here"),
+    "context_management": Field("noted", "send a compaction_trigger item, or use /v1/responses/compact"),
+    "prompt": Field(
+        "refused", "stored prompt templates are not kept here; send the text in `instructions` and `input`"
+    ),
+    "conversation": Field(
+        "refused", "conversation objects are not kept here; use `previous_response_id` or send the items in `input`"
+    ),
+}
+
+COMPLETIONS: FieldTable = {
+    **_honoured(
+        model="names a served model; the default one where absent",
+        prompt="text, token ids, or a list of either, as they are",
+        max_tokens="16 where absent",
+        n="several answers to each prompt",
+        best_of="every answer is returned, none is ranked away",
+        echo="the prompt before the answer",
+        logprobs="0 to 20",
+        logit_bias="token ids to -100 to 100",
+        stop="matched in the answer",
+        stream="server-sent events or one document",
+        stream_options="`include_usage` ends a stream with the counts; needs `stream`",
+    ),
+    **_SAMPLING,
+    "stream_options.include_usage": Field("honoured", "ends a stream with the counts"),
+    "stream_options.continuous_usage_stats": Field("noted", "counts come at the end", (False,)),
+    "stream_options.include_obfuscation": Field("noted", "chunks are not padded", (False,)),
+    "user": _WHO,
+    "suffix": Field(
+        "refused",
+        "text to fill in between is not offered; put both sides into the prompt as the model's own "
+        "fill-in-the-middle format wants them",
+        ("",),
+    ),
+}
+
+EMBEDDINGS: FieldTable = {
+    **_honoured(
+        model="names a served model; the default one where absent",
+        input="text, token ids, or a list of either",
+        encoding_format="float or base64",
+        dimensions="must be what the model's vectors have",
+    ),
+    "user": _WHO,
+}
+
+TOKENIZE: FieldTable = {
+    **_honoured(
+        model="names a served model; the default one where absent",
+        prompt="text to tokenize as it is",
+        text="the same as `prompt`",
+        content="the same as `prompt`",
+        messages="a conversation to render and tokenize, as /v1/chat/completions would",
+        tools="tools of that conversation",
+        chat_template_kwargs="passed to the chat template",
+    ),
+    "return_token_strs": Field("honoured", "the text of each token as well"),
+    "add_generation_prompt": Field("noted", "the prompt of the next turn is counted", (True,)),
+    "continue_final_message": Field("noted", "the prompt of the next turn is counted", (False,)),
+    "add_special_tokens": Field("noted", "the template decides about special tokens", (False,)),
+    "with_pieces": Field("honoured", "the same as `return_token_strs`"),
+}
+
+TABLES: Mapping[str, FieldTable] = {
+    "Messages": MESSAGES,
+    "Chat Completions": CHAT,
+    "Responses": RESPONSES,
+    "Completions": COMPLETIONS,
+    "Embeddings": EMBEDDINGS,
+    "Tokenize": TOKENIZE,
+}

@@ -1,0 +1,63 @@
+"""The choice among the tools of a Responses request.
+
+Promise: a named tool must be on offer; a choice of what cannot be run here becomes `auto`, with a note.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from turnwire.protocols.body import invalid
+from turnwire.protocols.fields import Fields
+from turnwire.protocols.responses.tools import Toolbox
+from turnwire.turns import ToolChoice
+
+__all__ = ["read_tool_choice"]
+
+
+def read_tool_choice(fields: Fields, toolbox: Toolbox) -> ToolChoice:
+    """The choice; `allowed_tools` also narrows the toolbox."""
+    value = fields.value("tool_choice")
+    parallel = fields.flag("parallel_tool_calls", default=True)
+    match value:
+        case None | "auto":
+            return ToolChoice(parallel=parallel)
+        case "none":
+            return ToolChoice(mode="none", parallel=parallel)
+        case "required":
+            return ToolChoice(mode="required", parallel=parallel)
+        case str():
+            raise invalid("tool_choice", "must be auto, none, required or an object that names a tool")
+        case dict():
+            return _object_choice(value, fields, toolbox, parallel)
+    raise invalid("tool_choice", "must be a string or an object")
+
+
+def _object_choice(value: dict[str, Any], fields: Fields, toolbox: Toolbox, parallel: bool) -> ToolChoice:
+    kind = value.get("type")
+    if kind == "allowed_tools":
+        return _allowed(value, fields, toolbox, parallel)
+    if kind in ("function", "custom"):
+        name = _chosen(value, toolbox)
+        if name not in {tool.name for tool in toolbox.tools}:
+            raise invalid("tool_choice.name", f"no tool '{value.get('name')}' is in `tools`")
+        return ToolChoice(mode="named", name=name, parallel=parallel)
+    text = f"tool_choice '{str(kind)[:64]}' names a tool that cannot be run here; auto is used"
+    fields.notes.add("tools.choice_ignored", text)
+    return ToolChoice(parallel=parallel)
+
+
+def _allowed(value: dict[str, Any], fields: Fields, toolbox: Toolbox, parallel: bool) -> ToolChoice:
+    listed = value.get("tools")
+    if not isinstance(listed, list) or not all(isinstance(tool, dict) for tool in listed):
+        raise invalid("tool_choice.tools", "must be a list of tools")
+    toolbox.keep(_chosen(tool, toolbox) for tool in listed)
+    fields.notes.add("tools.allowed_only", "only the allowed tools are shown; changing the list changes the prompt")
+    return ToolChoice(mode="required" if value.get("mode") == "required" else "auto", parallel=parallel)
+
+
+def _chosen(value: dict[str, Any], toolbox: Toolbox) -> str:
+    name, namespace = value.get("name"), value.get("namespace")
+    if not isinstance(name, str):
+        return ""
+    return toolbox.name_of(name, namespace if isinstance(namespace, str) and namespace else None)

@@ -1,0 +1,136 @@
+"""Items, walked once into messages.
+
+Promise: the order is the client's. Items of the assistant's side (reasoning, calls, messages) in a row are one
+assistant turn with its blocks in that order; tool outputs in a row are one user message. An output whose call is
+nowhere in the conversation is refused in the vendor's words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from turnwire.protocols.body import rebased
+from turnwire.protocols.decoded import RequestNotes
+from turnwire.protocols.responses.items import DecodedItem
+from turnwire.protocols.responses.tools import Toolbox
+from turnwire.protocols.wire import TurnFailure
+from turnwire.turns import Block, Message, ReasoningBlock, Role, TextBlock, ToolResultBlock
+
+__all__ = ["ItemWalk"]
+
+
+class ItemWalk:
+    """Walks items into `messages`. References were resolved before; one that is still there has no item."""
+
+    def __init__(self, toolbox: Toolbox, notes: RequestNotes) -> None:
+        self.messages: list[Message] = []
+        self.compaction_requested = False
+        self._toolbox = toolbox
+        self._notes = notes
+        self._assistant: list[Block] = []
+        self._results: list[Block] = []
+        self._call_names: dict[str, str] = {}
+        self._unanswerable: dict[str, str] = {}
+        self._lost_items = False
+
+    def walk(self, items: Iterable[DecodedItem], path: str) -> None:
+        """Take in items in order. May be called several times (earlier turns first); `close` ends the walk."""
+        for index, item in enumerate(items):
+            if item.notes:
+                self._notes.on_part(f"{path}[{index}]", item.notes)
+            match item.place:
+                case "assistant":
+                    if item.call_id:
+                        self._call_names.setdefault(item.key, "")
+                    for block in item.blocks:
+                        self._say(block)
+                case "message":
+                    self._add(item.role, item.blocks)
+                case "call":
+                    shown = self._toolbox.name_of(item.name, item.namespace)
+                    self._call_names[item.key] = shown
+                    self._say(item.call(shown))
+                case "result":
+                    self._answer(item)
+                case "loaded_tools":
+                    self._loaded(item, f"{path}[{index}]")
+                case "tools":
+                    self._add_tools(item, f"{path}[{index}]", deferred=False)
+                case "trigger":
+                    self.compaction_requested = True
+                case "reference":
+                    self._lost_items = True
+
+    def close(self) -> tuple[Message, ...]:
+        """The messages of the whole walk."""
+        self._end_assistant()
+        self._end_results()
+        self._refuse_orphans()
+        last = self.messages[-1] if self.messages else None
+        if last is not None and last.role == "assistant" and all(isinstance(b, ReasoningBlock) for b in last.blocks):
+            # A client whose stream broke sends the thought that it had received and asks again: without it the
+            # prompt is the one that was asked before, and the engine's cache still holds it.
+            self.messages.pop()
+            self._notes.add("turn.unfinished", "a thought that led to nothing at the end of `input` is left out")
+        return tuple(self.messages)
+
+    def _refuse_orphans(self) -> None:
+        if self._lost_items:
+            # The call may be in the item that is no longer there, which is noted already.
+            return
+        for key, call_id in self._unanswerable.items():
+            if key not in self._call_names:
+                raise TurnFailure(
+                    "invalid_request",
+                    f"No tool call found for function call output with call_id {call_id[:128]}.",
+                    param="input",
+                )
+
+    # ------------------------------------------------------------------------------------------------- the turns
+
+    def _say(self, block: Block) -> None:
+        self._end_results()
+        self._assistant.append(block)
+
+    def _answer(self, item: DecodedItem) -> None:
+        self._end_assistant()
+        shown = self._call_names.get(item.key)
+        if shown is None:
+            self._unanswerable[item.key] = item.call_id
+        self._results.append(item.result(shown or None))
+
+    def _loaded(self, item: DecodedItem, path: str) -> None:
+        names = self._add_tools(item, path, deferred=True)
+        text = "Loaded tools: " + ", ".join(names) if names else "No tools were found."
+        self._end_assistant()
+        self._results.append(
+            ToolResultBlock(
+                call_id=item.call_id,
+                content=(TextBlock(text=text),),
+                name=self._call_names.get(item.key) or "tool_search",
+                references=names,
+            )
+        )
+
+    def _add_tools(self, item: DecodedItem, path: str, *, deferred: bool) -> tuple[str, ...]:
+        try:
+            names, notes = self._toolbox.add(item.item.get("tools"), deferred=deferred)
+        except TurnFailure as failure:
+            raise rebased(f"{path}.tools", failure) from None
+        self._notes.on_part(f"{path}.tools", notes)
+        return names
+
+    def _add(self, role: Role, blocks: tuple[Block, ...]) -> None:
+        self._end_assistant()
+        self._end_results()
+        self.messages.append(Message(role=role, blocks=blocks))
+
+    def _end_assistant(self) -> None:
+        if self._assistant:
+            self.messages.append(Message(role="assistant", blocks=tuple(self._assistant)))
+            self._assistant.clear()
+
+    def _end_results(self) -> None:
+        if self._results:
+            self.messages.append(Message(role="user", blocks=tuple(self._results)))
+            self._results.clear()

@@ -1,0 +1,201 @@
+"""A request decoded through a cache is the request decoded without one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from turnwire.protocols import anthropic, chat, responses
+from turnwire.protocols.decoded import DecodedParts, PartNote, PartReader, RequestNotes
+from turnwire.protocols.limits import Limits
+from turnwire.protocols.wire import Inbound, TurnFailure
+
+Decode = Callable[..., Inbound[Any]]
+
+_text = st.text(max_size=6) | st.sampled_from(["x-anthropic-billing-header: a=b; hi", "<think>t</think>", "\ud83d", ""])
+_id = st.sampled_from(["c1", "c2", "c3"])
+_name = st.sampled_from(["ls", "rm", "add"])
+_odd = st.fixed_dictionaries({"type": st.sampled_from(["server_tool_use", "container_upload", "audio"]), "a": _text})
+
+_anthropic_blocks = st.one_of(
+    st.fixed_dictionaries({"type": st.just("text"), "text": _text}),
+    st.fixed_dictionaries({"type": st.just("thinking"), "thinking": _text, "signature": _text}),
+    st.fixed_dictionaries({"type": st.just("tool_use"), "id": _id, "name": _name, "input": st.just({"a": 1}) | _text}),
+    st.fixed_dictionaries({"type": st.just("tool_result"), "tool_use_id": _id, "content": _text}),
+    st.fixed_dictionaries(
+        {
+            "type": st.just("tool_removal"),
+            "tool": st.fixed_dictionaries({"type": st.just("tool_reference"), "name": _name}),
+        }
+    ),
+    _odd,
+)
+_anthropic_messages = st.fixed_dictionaries(
+    {
+        "role": st.sampled_from(["user", "assistant", "system", "tool"]),
+        "content": _text | st.lists(_anthropic_blocks, max_size=3),
+    },
+    optional={"clear_at": st.just("next_user_message"), "output_config": st.just({"effort": "low"}), "odd": _text},
+)
+_chat_messages = st.one_of(
+    st.fixed_dictionaries({"role": st.sampled_from(["user", "system", "assistant", "robot"]), "content": _text}),
+    st.fixed_dictionaries({"role": st.just("user"), "content": st.lists(_odd, max_size=2)}),
+    st.fixed_dictionaries({"role": st.just("tool"), "content": _text}, optional={"tool_call_id": _id, "name": _name}),
+    st.fixed_dictionaries(
+        {
+            "role": st.just("assistant"),
+            "content": st.none(),
+            "reasoning_content": _text,
+            "tool_calls": st.lists(
+                st.fixed_dictionaries(
+                    {"id": _id, "function": st.fixed_dictionaries({"name": _name, "arguments": _text})}
+                ),
+                max_size=2,
+            ),
+        }
+    ),
+)
+_items = st.one_of(
+    st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "developer", "robot"]), "content": _text}),
+    st.fixed_dictionaries({"type": st.just("reasoning"), "summary": st.just([]), "encrypted_content": _text}),
+    st.fixed_dictionaries(
+        {"type": st.just("function_call"), "call_id": _id, "name": _name, "arguments": _text | st.just({"a": 1})},
+        optional={"namespace": st.sampled_from(["mcp__calc", "fs"])},
+    ),
+    st.fixed_dictionaries({"type": st.just("custom_tool_call"), "call_id": _id, "name": _name, "input": _text}),
+    st.fixed_dictionaries({"type": st.just("function_call_output"), "call_id": _id, "output": _text}),
+    st.fixed_dictionaries(
+        {
+            "type": st.just("tool_search_output"),
+            "call_id": _id,
+            "tools": st.lists(st.fixed_dictionaries({"type": st.just("function"), "name": _name}), max_size=2),
+        }
+    ),
+    st.fixed_dictionaries({"type": st.just("item_reference"), "id": _id}),
+    _odd,
+)
+_schema = st.sampled_from([{}, {"type": "object", "properties": {"a": {"type": "number"}}}])
+
+
+def _tools(schema_key: str) -> st.SearchStrategy[Any]:
+    tool = st.fixed_dictionaries(
+        {"name": _name, schema_key: _schema}, optional={"type": st.just("web_search_20250305")}
+    )
+    return st.lists(tool, max_size=3)
+
+
+_namespace = st.fixed_dictionaries(
+    {
+        "type": st.just("namespace"),
+        "name": st.just("mcp__calc"),
+        "tools": st.lists(st.fixed_dictionaries({"type": st.just("function"), "name": _name}), max_size=2),
+    }
+)
+APIS: list[tuple[Decode, str, st.SearchStrategy[Any], st.SearchStrategy[Any]]] = [
+    (anthropic.decode, "messages", _anthropic_messages, _tools("input_schema")),
+    (chat.decode, "messages", _chat_messages, _tools("parameters")),
+    (responses.decode, "input", _items, st.lists(_namespace | st.fixed_dictionaries({"name": _name}), max_size=3)),
+]
+
+
+def outcome(decode: Decode, body: Mapping[str, Any], cache: DecodedParts | None) -> Any:
+    """Everything that a decode says: the conversation, the notes and the echo, or the refusal."""
+    try:
+        inbound = decode(json.dumps(body).encode(), {}, cache=cache)
+    except TurnFailure as failure:
+        return failure.kind, failure.message, failure.param
+    echo = inbound.echo
+    if isinstance(echo, responses.Echo):
+        origins = [(tool.name, echo.toolbox.origin(tool.name)) for tool in echo.toolbox.tools]
+        return inbound.conversation, inbound.notes, echo.fields, echo.input_items, origins
+    return inbound.conversation, inbound.notes, echo
+
+
+@pytest.mark.parametrize(("decode", "field", "messages", "tools"), APIS)
+@given(data=st.data())
+@settings(max_examples=150)
+def test_cached_and_uncached_requests_are_equal(
+    decode: Decode, field: str, messages: st.SearchStrategy[Any], tools: st.SearchStrategy[Any], data: st.DataObject
+) -> None:
+    """Conversations that grow, fork, change their tools and repeat the same message in other places."""
+    cache = DecodedParts()
+    pool = data.draw(st.lists(messages, min_size=1, max_size=6))
+    offers = data.draw(st.lists(tools, min_size=1, max_size=2))
+    for _ in range(4):
+        body: dict[str, Any] = {"model": "m", field: data.draw(st.lists(st.sampled_from(pool), min_size=1, max_size=6))}
+        if data.draw(st.booleans()):
+            body["tools"] = data.draw(st.sampled_from(offers))
+        if decode is anthropic.decode and data.draw(st.booleans()):
+            body["system"] = data.draw(_text)
+        assert outcome(decode, body, cache) == outcome(decode, body, None)
+
+
+@pytest.mark.parametrize(("decode", "field"), [(decode, field) for decode, field, _, _ in APIS])
+def test_a_message_that_was_seen_is_not_decoded_again(decode: Decode, field: str) -> None:
+    cache = DecodedParts()
+    first = {"model": "m", field: [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]}
+    grown = {"model": "m", field: [*first[field], {"role": "user", "content": "three"}]}
+    before = decode(json.dumps(first).encode(), {}, cache=cache).conversation.messages
+    known = len(cache)
+    after = decode(json.dumps(grown).encode(), {}, cache=cache).conversation.messages
+    assert len(cache) == known + 1
+    assert after[:2] == before
+    assert after[0] is before[0] or decode is responses.decode
+
+
+def test_limits_are_part_of_what_is_known() -> None:
+    cache = DecodedParts()
+    deep: Any = "x"
+    for _ in range(20):
+        deep = {"a": deep}
+    body = json.dumps(
+        {
+            "model": "m",
+            "messages": [
+                {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "n", "input": deep}]}
+            ],
+        }
+    ).encode()
+    anthropic.decode(body, {}, cache=cache)
+    with pytest.raises(TurnFailure) as caught:
+        anthropic.decode(body, {}, cache=cache, limits=Limits(depth=5))
+    assert caught.value.param == "messages.0.content.0.input"
+
+
+def test_the_cache_is_bounded_and_drops_the_longest_unused() -> None:
+    cache = DecodedParts(max_bytes=20_000)
+    kind = cache.kind("text")
+    for number in range(100):
+        cache.put(kind, b"%d" % number * 100, number + 1)
+        assert cache.get(kind, [b"0" * 100]) == [1]
+        assert cache.size <= 20_000
+    assert 5 < len(cache) < 20
+    assert cache.get(kind, [b"99" * 100, b"50" * 100]) == [100, None]
+
+
+def test_a_part_that_would_fill_the_cache_is_not_kept() -> None:
+    cache = DecodedParts(max_bytes=20_000)
+    cache.put(cache.kind("text"), b"x" * 10_000, 1)
+    assert len(cache) == 0
+
+
+def test_a_part_reports_its_failures_at_its_place() -> None:
+    def refuse(data: bytes) -> int:
+        raise TurnFailure("invalid_request", ".a: must be b", param=".a", code="c")
+
+    with pytest.raises(TurnFailure) as caught:
+        PartReader(DecodedParts(), refuse, "kind").value(b"{}", "messages.3")
+    failure = caught.value
+    assert (failure.message, failure.param, failure.code) == ("messages.3.a: must be b", "messages.3.a", "c")
+
+
+def test_of_each_kind_of_note_the_first_is_told() -> None:
+    notes = RequestNotes()
+    for place in range(3):
+        notes.on_part(f"m.{place}", (PartNote("a.b", ".x", "odd", "s"), PartNote("a.b", ".y", "odd", "t")))
+    assert [note.message for note in notes.all()] == ["m.0.x: odd", "m.0.y: odd"]

@@ -1,0 +1,164 @@
+"""Every field of a request is honoured, echoed, noted, refused or accepted, as its one table says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from openai.types import completion_create_params, embedding_create_params
+from openai.types.chat import completion_create_params as chat_create_params
+from openai.types.responses import response_create_params
+
+from turnwire.protocols import anthropic, chat, completions, embeddings, responses
+from turnwire.protocols.extensions import Extensions, read_extensions
+from turnwire.protocols.field_table import CHAT, COMPLETIONS, EMBEDDINGS, MESSAGES, RESPONSES, TABLES, FieldTable
+from turnwire.protocols.fields import Fields
+from turnwire.protocols.limits import Limits
+from turnwire.protocols.wire import TurnFailure
+from turnwire.turns import Note
+
+LIMITS = Limits()
+USER = [{"role": "user", "content": "hi"}]
+
+
+def _messages(body: bytes) -> tuple[Note, ...]:
+    return anthropic.decode(body, {}).notes
+
+
+def _chat(body: bytes) -> tuple[Note, ...]:
+    return chat.decode(body, {}).notes
+
+
+def _responses(body: bytes) -> tuple[Note, ...]:
+    return responses.decode(body, {}, stored=responses.Stored(history=())).notes
+
+
+def _completions(body: bytes) -> tuple[Note, ...]:
+    return completions.decode(body, {}).notes
+
+
+def _embeddings(body: bytes) -> tuple[Note, ...]:
+    return embeddings.decode(body).notes
+
+
+Decode = Callable[[bytes], tuple[Note, ...]]
+APIS: dict[str, tuple[FieldTable, Decode, dict[str, Any]]] = {
+    "messages": (MESSAGES, _messages, {"model": "m", "messages": USER}),
+    "chat": (CHAT, _chat, {"model": "m", "messages": USER, "stream": True}),
+    "responses": (RESPONSES, _responses, {"model": "m", "input": "hi"}),
+    "completions": (COMPLETIONS, _completions, {"model": "m", "prompt": "hi", "stream": True}),
+    "embeddings": (EMBEDDINGS, _embeddings, {"model": "m", "input": "hi"}),
+}
+ROWS = [(api, name) for api, (table, _, _) in APIS.items() for name, row in table.items() if row.use != "honoured"]
+"""Honoured fields have tests of their own."""
+
+
+def nested(name: str, value: Any) -> dict[str, Any]:
+    for part in reversed(name.split(".")):
+        value = {part: value}
+    return value  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(("api", "name"), ROWS)
+def test_a_field_is_treated_as_its_row_says(api: str, name: str) -> None:
+    table, decode, least = APIS[api]
+    row = table[name]
+    body = json.dumps({**least, **nested(name, {"asks": "for something"})}).encode()
+    if row.use == "refused":
+        with pytest.raises(TurnFailure) as refused:
+            decode(body)
+        assert refused.value.param == name
+        assert row.about in refused.value.message
+        return
+    codes = {"echoed": ["request.field_echoed"], "noted": ["request.field_ignored"], "accepted": []}[row.use]
+    notes = [note for note in decode(body) if note.message.startswith(name)]
+    assert [note.code for note in notes] == codes
+    for value in row.quiet:
+        assert not decode(json.dumps({**least, **nested(name, value)}).encode())
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_field_without_a_row_is_noted(api: str) -> None:
+    _, decode, least = APIS[api]
+    notes = decode(json.dumps({**least, "field_of_next_year": {"deep": [1]}}).encode())
+    assert [(note.code, note.message.split(":")[0]) for note in notes] == [
+        ("request.field_ignored", "field_of_next_year")
+    ]
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_field_without_a_row_cannot_be_read(api: str) -> None:
+    table, _, _ = APIS[api]
+    fields = Fields(b'{"unlisted": 1}', table, LIMITS)
+    for read in (fields.value, fields.text, fields.flag, fields.object, fields.raw, fields.has):
+        with pytest.raises(LookupError):
+            read("unlisted")
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_every_honoured_field_is_read_by_its_decoder(api: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, decode, least = APIS[api]
+    read: set[str] = set()
+    row = Fields._row
+
+    def reading(self: Fields, name: str) -> Any:
+        read.add(name)
+        return row(self, name)
+
+    monkeypatch.setattr(Fields, "_row", reading)
+    asked: dict[str, Any] = {} if api == "embeddings" else {"stream": True}
+    if api == "chat":
+        # Each of these is looked at only where the other is not.
+        decode(json.dumps({**least, "tools": []}).encode())
+    decode(json.dumps({**least, **asked}).encode())
+    honoured = {name for name, row in table.items() if row.use == "honoured" and "." not in name}
+    assert honoured - read == set()
+
+
+VENDOR: list[tuple[str, FieldTable, Any]] = [
+    ("chat", CHAT, chat_create_params.CompletionCreateParamsBase),
+    ("responses", RESPONSES, response_create_params.ResponseCreateParamsBase),
+    ("completions", COMPLETIONS, completion_create_params.CompletionCreateParamsBase),
+    ("embeddings", EMBEDDINGS, embedding_create_params.EmbeddingCreateParams),
+]
+
+
+@pytest.mark.parametrize(("name", "table", "parameters"), VENDOR)
+def test_every_field_of_the_vendors_types_has_a_row(name: str, table: FieldTable, parameters: Any) -> None:
+    assert set(parameters.__annotations__) - set(table) == set()
+
+
+def test_rows_say_why() -> None:
+    assert all(row.about for table in TABLES.values() for row in table.values())
+    assert all(not row.quiet or row.use != "honoured" for table in TABLES.values() for row in table.values())
+
+
+@pytest.mark.parametrize(
+    ("nvext", "expected"),
+    [
+        ({}, Extensions()),
+        ({"agent_hints": {"priority": 2}}, Extensions(priority=2)),
+        ({"agent_hints": {"priority": 2, "strict_priority": 4}}, Extensions(priority=4)),
+        ({"agent_hints": {"latency_sensitivity": 1.5}}, Extensions(priority=1)),
+        ({"agent_hints": {"priority": True}}, Extensions()),
+        ({"agent_hints": []}, Extensions()),
+        ({"max_thinking_tokens": 50}, Extensions(thinking_budget=50)),
+        ({"greed_sampling": True}, Extensions(greedy=True)),
+        ({"dispatch": True}, Extensions(dispatch=True)),
+    ],
+)
+def test_extensions(nvext: dict[str, Any], expected: Extensions) -> None:
+    assert read_extensions(Fields(json.dumps({"nvext": nvext}).encode(), CHAT, LIMITS)) == expected
+
+
+def test_extensions_shape_the_turn_on_every_api() -> None:
+    nvext = {"agent_hints": {"priority": 7}, "max_thinking_tokens": 50, "greed_sampling": True}
+    for conversation in (
+        anthropic.decode(json.dumps({**APIS["messages"][2], "nvext": nvext}).encode(), {}).conversation,
+        chat.decode(json.dumps({**APIS["chat"][2], "nvext": nvext}).encode(), {}).conversation,
+        responses.decode(json.dumps({**APIS["responses"][2], "nvext": nvext}).encode(), {}).conversation,
+    ):
+        assert (conversation.context.priority, conversation.thinking.budget) == (7, 50)
+        assert conversation.sampling.temperature == 0.0
