@@ -3,7 +3,10 @@
    Promise: about 2 µs of CPU for an event, so that a gateway on the same machine keeps the other core.
 
        loadgen PORT PATH BODY STREAMS turns COUNT              this many turns, STREAMS at a time
-       loadgen PORT PATH BODY STREAMS window WARM SECONDS      prints "begin" after WARM seconds, counts for SECONDS
+       loadgen PORT PATH BODY STREAMS window WARM SECONDS      counts for SECONDS
+
+   A window begins, and "begin" is printed, WARM seconds after the start, or when each stream has said its first WORD, if
+   that is later, but at the latest after six times as long.
 
    Environment: ENDING is the text that a whole answer holds, WORD the text that each token of interest holds, PERIOD the
    seconds between two such tokens of a stream; with it, lateness is reckoned against multiples of the period of
@@ -180,6 +183,12 @@ static void prepare(const char *path, const char *body_file) {
     fclose(file);
 }
 
+static int speaking(stream *streams, int width) {
+    for (int i = 0; i < width; i++)
+        if (!streams[i].first) return 0;
+    return 1;
+}
+
 static pattern from_environment(const char *name) {
     const char *text = getenv(name);
     return (pattern){text, text ? strlen(text) : 0};
@@ -217,7 +226,7 @@ int main(int count, char **arguments) {
             if (s->fd < 0 && started < wanted) open_stream(s);
         }
         double at = now();
-        if (window && !counting && at - begun >= warm) {
+        if (window && !counting && at - begun >= warm && (speaking(streams, width) || at - begun >= 6 * warm)) {
             counting = 1;
             counted_from = at;
             printf("begin\n");

@@ -1,0 +1,117 @@
+"""The README's table of figures, made from the result files.
+
+    python -m benchmarks figures [--check]
+
+Promise: no figure in the table is written by hand; each is the range of a result file's rounds. `--check` writes
+nothing and fails where the README says something else.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.measure.results import FOLDER, Result, read, span
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+BEGIN, END = "<!-- figures: written by `python -m benchmarks figures` -->", "<!-- end of figures -->"
+APIS = ("chat", "messages", "responses")
+# Columns: the name in result files, and the table's.
+GATEWAYS = {
+    "turnwire": "Turnwire",
+    "turnwire-core": "Turnwire, `vllm-core:`",
+    "vllm-rust": "vLLM's Rust frontend",
+    "smg": "smg",
+    "dynamo": "Dynamo",
+}
+
+
+class Row(NamedTuple):
+    """One line of the table: a case of a command, and the figure that it shows."""
+
+    command: str
+    case: str
+    figure: str
+    text: str
+
+
+ROWS = (
+    Row("stream", "paced, 64 x 50 tokens/s", "cpu_us", "CPU per output token, 64 streams x 50 tokens/s, µs"),
+    Row("stream", "saturated, 64 streams", "cpu_us", "the same, as fast as the engine sends, µs"),
+    Row("turn_cost", "20 messages, growing", "cpu_ms", "CPU per turn of an agent, 20 messages before it, ms"),
+    Row("turn_cost", "200 messages, growing", "cpu_ms", "the same, 200 messages of 200K characters, ms"),
+    Row("turn_cost", "200 messages, edited", "cpu_ms", "the same, and one in the middle was edited, ms"),
+    Row("first_token", "cold", "first_ms", "time to first token added, 52K tokens never seen, ms"),
+    Row("first_token", "growing", "first_ms", "the same, the conversation goes on, ms"),
+    Row("lateness", "64 x 50 tokens/s", "p99_ms", "lateness of a token, 64 streams x 50 tokens/s, p99, ms"),
+    Row("loop_pauses", "4 bodies of 30 MB", "most_ms", "longest wait for /health while four 30 MB bodies arrive, ms"),
+    Row("memory", "1000 x 30 tokens/s", "rss_mib", "resident memory, 1,000 streams x 30 tokens/s, MiB"),
+    Row("memory", "1000 x 30 tokens/s", "p99_ms", "lateness of a token there, p99, ms"),
+)
+
+
+def block(folder: Path = FOLDER) -> str:
+    """The text between the README's two marks."""
+    results = {row.command: read(row.command, folder) for row in ROWS if (folder / f"{row.command}.json").exists()}
+    if not results:
+        return "Nothing is measured yet."
+    columns = [name for name in GATEWAYS if any(name in result.gateways for result in results.values())]
+    lines = [
+        "Ranges over rounds in which the gateways took turns, each in front of a scripted engine process that says the",
+        "same tokens; chat / messages / responses, and – where a gateway has no such route or was not measured.",
+        "",
+        f"| | {' | '.join(GATEWAYS[name] for name in columns)} |",
+        "|---|" + "---|" * len(columns),
+    ]
+    for row in ROWS:
+        if row.command in results:
+            cells = [_cell(results[row.command], name, row) for name in columns]
+            lines.append(f"| {row.text} (`{row.command}`) | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", *_about(results)])
+
+
+def _cell(result: Result, gateway: str, row: Row) -> str:
+    """The ranges of a gateway, one for each API that the command measured."""
+    measured = [api for api in APIS if any(cell.api == api and cell.case == row.case for cell in result.cells)]
+    parts = []
+    for api in measured:
+        cell = result.cell(gateway, api, row.case)
+        values = cell.figures.get(row.figure) if cell is not None else None
+        parts.append(span(values) if values else "–")
+    return "–" if set(parts) == {"–"} else " / ".join(parts)
+
+
+def _about(results: dict[str, Result]) -> list[str]:
+    """What was measured, where and when."""
+    versions: dict[str, list[str]] = {}
+    for result in results.values():
+        for name, about in result.gateways.items():
+            known = versions.setdefault(name.removesuffix("-core"), [])
+            if about["version"] not in known:
+                known.append(about["version"])
+    named = [f"{GATEWAYS[name]} {', '.join(known)}" for name, known in versions.items()]
+    days = sorted({result.taken for result in results.values()})
+    machine = next(iter(results.values())).machine
+    where = f"{machine['cores']} cores of a {machine['cpu']} that other work used too, Python {machine['python']}"
+    return [f"{'; '.join(named)}.", f"Taken {_range(days)} on {where}.", "How: [benchmarks](benchmarks/README.md)."]
+
+
+def _range(days: Sequence[str]) -> str:
+    return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+
+
+def main(arguments: list[str]) -> None:
+    text = README.read_text(encoding="utf-8")
+    before, mark, rest = text.partition(BEGIN)
+    _, other, after = rest.partition(END)
+    if not mark or not other:
+        raise SystemExit(f"README.md has no {BEGIN} ... {END}")
+    written = f"{before}{BEGIN}\n\n{block()}\n\n{END}{after}"
+    if written == text:
+        return
+    if "--check" in arguments:
+        raise SystemExit("README's figures are not those of benchmarks/results: run python -m benchmarks figures")
+    README.write_text(written, encoding="utf-8")
+    print("README.md: figures written", file=sys.stderr)

@@ -1,0 +1,56 @@
+"""README's figures are those of the result files, and the table says of each what its file says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import figures  # noqa: E402
+from benchmarks.measure.results import Cell, Result, read, save, span  # noqa: E402
+
+
+def test_the_readme_is_made_from_the_result_files() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "figures", "--check"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "benchmarks" / "results").glob("*.json")), ids=lambda file: file.stem)
+def test_a_result_file_says_what_ran_and_keeps_every_round(file: Path) -> None:
+    result = read(file.stem, file.parent)
+    assert result.command == file.stem
+    assert {"cpu", "cores", "python", "load"} <= set(result.machine)
+    assert {cell.gateway for cell in result.cells} <= set(result.gateways)
+    for cell in result.cells:
+        assert cell.figures or cell.failed, cell
+        assert len({len(rounds) for rounds in cell.figures.values()}) <= 1, cell
+    assert json.loads(file.read_text())["taken"] == result.taken
+
+
+def test_ranges_of_rounds_become_cells(tmp_path: Path) -> None:
+    case = "paced, 64 x 50 tokens/s"
+    cells = [
+        Cell("turnwire", "chat", case, {"cpu_us": [24.2, 26.8, 25.0]}),
+        Cell("turnwire", "messages", case, {"cpu_us": [9.04, 9.01]}),
+        Cell("vllm-rust", "chat", case, {"cpu_us": [23.0]}),
+    ]
+    gateways = {name: {"version": "1", "wire": "HTTP"} for name in ("turnwire", "vllm-rust")}
+    machine: dict[str, str | int | float] = {"cpu": "X", "cores": 2, "python": "3.11", "load": 0.1}
+    save(Result("stream", "2026-01-02", machine, gateways, cells), tmp_path)
+    lines = figures.block(tmp_path).splitlines()
+    (line,) = [line for line in lines if "64 streams x 50" in line]
+    assert line.endswith("| 24 to 27 / 9.0 | 23 / – |")
+    assert any("Taken 2026-01-02 on 2 cores of a X" in line for line in lines)
+
+
+def test_small_figures_keep_a_digit() -> None:
+    assert span([1.26, 3.04]) == "1.3 to 3.0"
+    assert span([151.4]) == "151"
