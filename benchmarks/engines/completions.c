@@ -24,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ENDING 3 /* the finish, the usage and [DONE] go out in the step of the last token */
+#define ENDING 2 /* the usage and [DONE] go out in the step of the last token, the one that ends the turn */
 
 typedef struct script {
     char name[64];

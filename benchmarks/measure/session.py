@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -69,6 +70,7 @@ class Session:
         self.playbook.play("short", 0)
         stage = gateways.Stage(self.playbook.folder, self.scratch)
         self._stack.callback(stage.stop)
+        signal.signal(signal.SIGTERM, _leave)
         try:
             self.gateways = [start(name, stage) for name, start in self._starts]
         except BaseException:
@@ -124,6 +126,11 @@ class Session:
         pairs = zip(cell.figures[figure], other.figures[figure], strict=False)
         ratios = sorted(ours / theirs for ours, theirs in pairs if theirs)
         return f"   x {ratios[len(ratios) // 2]:.2f}" if ratios else ""
+
+
+def _leave(*_: object) -> None:
+    """A session that is told to end ends what it has started."""
+    raise SystemExit(143)
 
 
 def _starts(chosen: argparse.Namespace) -> list[tuple[str, Callable[[str, gateways.Stage], Gateway]]]:

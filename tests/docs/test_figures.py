@@ -12,8 +12,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import figures  # noqa: E402
 from benchmarks.measure.results import Cell, Result, read, save, span  # noqa: E402
+
+from benchmarks import figures  # noqa: E402
 
 
 def test_the_readme_is_made_from_the_result_files() -> None:
