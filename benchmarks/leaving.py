@@ -21,7 +21,7 @@ from typing import Any
 import uvicorn
 import uvloop
 
-from turnwire.engines.bridge import push
+from turnwire.engines.bridge import pull, push
 from turnwire.engines.interface import Engine, GenerateRequest, Generation, Receiver, Step
 from turnwire.engines.pool.pool import WorkerPool
 from turnwire.gateway.gateway import Gateway
@@ -53,10 +53,10 @@ class Watched:
         return getattr(self._engine, name)
 
     def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
-        return push(self.generate(request), receiver)
+        return push(self._steps(request), receiver)
 
-    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
-        steps = self._engine.generate(request)
+    async def _steps(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+        steps = pull(self._engine, request)
         self.begun.set()
         try:
             async for step in steps:

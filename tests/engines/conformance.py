@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 import pytest
 
+from turnwire.engines.bridge import pull
 from turnwire.engines.interface import (
     Completion,
     Engine,
@@ -62,7 +63,7 @@ def request(prompt: list[int] | None = None, **sampling: object) -> GenerateRequ
 
 async def collect(engine: Engine, wanted: GenerateRequest) -> tuple[list[Step], Completion]:
     """All steps; the last must be the one completion."""
-    steps = [step async for step in engine.generate(wanted)]
+    steps = [step async for step in pull(engine, wanted)]
     completions = [step for step in steps if isinstance(step, Completion)]
     assert len(completions) == 1
     assert steps[-1] is completions[0]
@@ -88,7 +89,7 @@ async def fails(engine: Engine, wanted: GenerateRequest) -> tuple[EngineError, s
     steps: list[Step] = []
 
     async def read() -> None:
-        async for step in engine.generate(wanted):
+        async for step in pull(engine, wanted):
             steps.append(step)  # noqa: PERF401 (the steps before the failure are wanted)
 
     with pytest.raises(EngineError) as caught:
@@ -225,7 +226,7 @@ async def a_disconnect_before_the_answer(subject: Subject) -> None:
 
 async def leaving_mid_stream(subject: Subject) -> None:
     async with subject.open(Line(text="word " * 200, delay_ms=5)) as (engine, watch):
-        async with aclosing(engine.generate(request())) as stream:
+        async with aclosing(pull(engine, request())) as stream:
             async for _step in stream:
                 break
         if watch is not None:
@@ -263,7 +264,7 @@ async def _cancelled(engine: Engine, watch: Watch | None) -> None:
 
 async def leaving_at_the_completion(subject: Subject) -> None:
     async with subject.open(Line(text="one two three")) as (engine, watch):
-        async with aclosing(engine.generate(request())) as stream:
+        async with aclosing(pull(engine, request())) as stream:
             async for step in stream:
                 if isinstance(step, Completion):
                     break

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from turnwire.engines.bridge import pull
 from turnwire.engines.http.engine import HTTPEngine
 from turnwire.engines.interface import Constraint, EngineError, EngineInfo, GenerateRequest, Hints
 from turnwire.engines.llamacpp import LlamaCppEngine
@@ -293,7 +294,7 @@ async def test_all_events_of_one_read_are_one_batch(kind: str) -> None:
 
 async def test_sglang_is_told_to_stop_a_left_stream() -> None:
     async with opened("sglang", Line(text="word " * 50, delay_ms=20)) as (engine, server, _info):
-        stream = engine.generate(request())
+        stream = pull(engine, request())
         await anext(stream)
         await stream.aclose()
         await asyncio.sleep(0.2)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.engines import embedded_fake as fake
 
+from turnwire.engines.bridge import pull
 from turnwire.engines.embedded import engine as embedded
 from turnwire.engines.embedded.engine import EmbeddedEngine, EmbeddedSettings
 from turnwire.engines.embedded.grammar_tokens import with_tokens
@@ -54,7 +55,7 @@ def request(
 
 async def play(engine: EmbeddedEngine, wanted: GenerateRequest) -> tuple[str, list[int], Completion]:
     text, ids, ends = "", [], []
-    async for step in engine.generate(wanted):
+    async for step in pull(engine, wanted):
         if isinstance(step, TokenBatch):
             assert not ends
             text, ids = text + step.text, [*ids, *step.ids]
@@ -269,7 +270,7 @@ async def test_context_memory_is_shared_and_never_overdrawn(engine: EmbeddedEngi
 @pytest.mark.parametrize("steps", [0, 1, 3])
 async def test_leaving_aborts_and_frees_the_slot(engine: EmbeddedEngine, script: fake.Script, steps: int) -> None:
     script.tokens, script.pause = ids_of("x" * 200), 0.005
-    stream = engine.generate(request(max_tokens=200))
+    stream = pull(engine, request(max_tokens=200))
     for _ in range(steps):
         await anext(stream)
     await stream.aclose()
@@ -300,7 +301,7 @@ async def test_closing_ends_running_generations(module: Any, script: fake.Script
     engine = EmbeddedEngine(fake.write_gguf(tmp_path / "tiny.gguf"), settings=EmbeddedSettings(slots=1))
     await engine.start()
     script.tokens, script.pause = ids_of("x" * 300), 0.01
-    running = engine.generate(request(max_tokens=100))
+    running = pull(engine, request(max_tokens=100))
     await anext(running)
     waiting = asyncio.create_task(play(engine, request(max_tokens=100)))
     await asyncio.sleep(0)
@@ -341,7 +342,7 @@ def test_fragments_of_a_byte_fallback_vocabulary() -> None:
 
 async def test_a_model_that_goes_round_in_circles_is_ended(engine: EmbeddedEngine, script: fake.Script) -> None:
     script.tokens = ids_of("ab" * 5000)
-    steps = [step async for step in engine.generate(request(max_tokens=390))]
+    steps = [step async for step in pull(engine, request(max_tokens=390))]
     end = steps[-1]
     assert isinstance(end, Completion)
     assert (end.reason, end.output_tokens < 390) == ("length", True)

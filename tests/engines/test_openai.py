@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from turnwire.engines.bridge import pull
 from turnwire.engines.interface import Completion, EventBatch, GenerateRequest, Hints, TokenBatch
 from turnwire.engines.scripted.script import Line
 from turnwire.engines.spec import create_engine, parse_spec
@@ -424,7 +425,7 @@ async def test_a_call_keeps_the_servers_id_unless_it_is_taken() -> None:
     engine = OpenAIEngine(await server.start())
     try:
         await engine.start()
-        steps = [step async for step in engine.generate(asking(HISTORY))]
+        steps = [step async for step in pull(engine, asking(HISTORY))]
     finally:
         await engine.close()
         await server.stop()

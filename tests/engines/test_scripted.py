@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from turnwire.engines.bridge import pull
 from turnwire.engines.interface import Completion, EngineError, GenerateRequest, Hints, Step, TokenBatch
 from turnwire.engines.scripted.engine import ScriptedEngine
 from turnwire.engines.scripted.prefix_cache_model import PrefixCache
 from turnwire.engines.scripted.script import Line, Script, ScriptError
-from turnwire.engines.scripted.timer_wheel import TimerWheel
+from turnwire.engines.scripted.timer_wheel import Due, TimerWheel
 from turnwire.turns import Conversation, Message, Sampling, TextBlock
 
 from .toytokenizer import ToyTokenizer
@@ -47,7 +50,7 @@ def engine(*lines: Line | str, **options: object) -> ScriptedEngine:
 
 
 async def play(subject: ScriptedEngine, wanted: GenerateRequest) -> tuple[list[TokenBatch], Completion]:
-    steps: list[Step] = [step async for step in subject.generate(wanted)]
+    steps: list[Step] = [step async for step in pull(subject, wanted)]
     completion = steps.pop()
     assert isinstance(completion, Completion)
     assert all(isinstance(step, TokenBatch) for step in steps)
@@ -187,7 +190,7 @@ async def test_failures_come_after_the_chosen_token(line: Line, kind: str, after
     texts: list[str] = []
 
     async def read() -> None:
-        async for step in engine(line).generate(request()):
+        async for step in pull(engine(line), request()):
             assert isinstance(step, TokenBatch)
             texts.append(step.text)
 
@@ -200,7 +203,7 @@ async def test_failures_come_after_the_chosen_token(line: Line, kind: str, after
 
 async def test_hang_delivers_then_waits_until_the_engine_closes() -> None:
     subject = engine(Line(text="one two", finish="hang", after=1))
-    stream = subject.generate(request())
+    stream = pull(subject, request())
     first = await anext(stream)
     assert isinstance(first, TokenBatch)
     assert first.text == "one "
@@ -216,21 +219,19 @@ async def test_hang_delivers_then_waits_until_the_engine_closes() -> None:
 
 async def test_close_ends_paced_and_unpaced_streams() -> None:
     subject = engine(Line(text="a " * 50, delay_ms=1000, match="slow"), "b " * 500)
-    slow, fast = subject.generate(request("slow")), subject.generate(request("fast"))
+    slow, fast = pull(subject, request("slow")), pull(subject, request("fast"))
     await anext(slow)
     await anext(fast)
-    waiting = asyncio.ensure_future(anext(slow))
-    await asyncio.sleep(0)
     await subject.close()
-    for stream in (waiting, anext(fast), anext(subject.generate(request()))):
+    for stream in (slow, fast, pull(subject, request())):
         with pytest.raises(EngineError) as caught:
-            await stream
+            [step async for step in stream]
         assert caught.value.kind == "disconnected"
 
 
 async def test_leaving_a_paced_stream_leaves_nothing_behind() -> None:
     subject = engine(Line(text="a " * 50, delay_ms=5), "x")
-    stream = subject.generate(request())
+    stream = pull(subject, request())
     await anext(stream)
     waiting = asyncio.ensure_future(anext(stream))
     await asyncio.sleep(0)
@@ -248,11 +249,20 @@ async def test_unpaced_streams_interleave() -> None:
     subject = engine(Line(text="w " * 64, burst=4))
     order: list[int] = []
 
-    async def read(number: int) -> None:
-        async for step in subject.generate(request()):
-            order.extend([number] * isinstance(step, TokenBatch))
+    class Noting:
+        def __init__(self, number: int) -> None:
+            self._number = number
 
-    await asyncio.gather(*(read(number) for number in range(4)))
+        def tokens(self, batch: TokenBatch) -> None:
+            order.append(self._number)
+
+        def done(self, completion: Completion) -> None:
+            assert completion.output_tokens == 64
+
+    for number in range(4):
+        subject.submit(request(), Noting(number))  # type: ignore[arg-type]
+    while len(order) < 64:
+        await asyncio.sleep(0)
     assert order == [0, 1, 2, 3] * 16
 
 
@@ -261,26 +271,35 @@ async def test_paced_stream_takes_its_time_and_a_late_reader_gets_what_became_du
     started = time.monotonic()
     await play(subject, request())
     assert time.monotonic() - started >= 0.39
-    stream = subject.generate(request())
-    await anext(stream)
+    batches: list[TokenBatch] = []
+
+    class Late:
+        def tokens(self, batch: TokenBatch) -> None:
+            batches.append(batch)
+            generation.pause()
+
+    generation = subject.submit(request(), Late())  # type: ignore[arg-type]
     await asyncio.sleep(0.1)
-    late = await anext(stream)
-    assert isinstance(late, TokenBatch)
-    assert len(late.ids) >= 9
-    await stream.aclose()
+    generation.resume()
+    await asyncio.sleep(0.02)
+    assert (len(batches), len(batches[0].ids)) == (2, 1)
+    assert len(batches[1].ids) >= 8
+    generation.abort()
 
 
-async def test_wheel_wakes_in_order_and_keeps_one_timer() -> None:
+async def test_wheel_calls_in_order_and_keeps_one_timer() -> None:
     wheel, loop = TimerWheel(), asyncio.get_running_loop()
-    now, woken = loop.time(), list[int]()
+    now, called = loop.time(), list[int]()
 
-    async def wait(number: int, when: float) -> None:
-        await wheel.until(when)
-        woken.append(number)
+    def call(number: int, when: float) -> None:
+        called.append(number)
         assert loop.time() >= when - 0.002
 
-    await asyncio.gather(wait(3, now + 0.03), wait(1, now + 0.01), wait(0, now - 1), wait(2, now + 0.02))
-    assert woken == [0, 1, 2, 3]
+    for number, wait in ((3, 0.03), (1, 0.01), (0, -1), (2, 0.02), (4, 0.02)):
+        due = wheel.at(now + wait, partial(call, number, now + wait))
+    due.cancel()
+    await asyncio.sleep(0.05)
+    assert called == [0, 1, 2, 3]
 
 
 # ---------------------------------------------------------------------------------------------------- caching
@@ -308,10 +327,12 @@ async def test_the_prefix_cache_holds_prompts_and_answers_by_blocks_of_16() -> N
 async def test_cached_prompts_start_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
 
-    async def until(self: TimerWheel, when: float) -> None:
+    def at(self: TimerWheel, when: float, call: Callable[[], None]) -> Due:
         waits.append(when - asyncio.get_running_loop().time())
+        asyncio.get_running_loop().call_soon(call)
+        return Due(call)
 
-    monkeypatch.setattr(TimerWheel, "until", until)
+    monkeypatch.setattr(TimerWheel, "at", at)
     subject = engine(Line(text="x", first_delay_ms=2000), prefill_tokens_per_s=100)
     prompt = list(range(320))
     await play(subject, request(prompt=prompt))

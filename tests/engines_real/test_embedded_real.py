@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from turnwire.engines.bridge import pull
 from turnwire.engines.embedded.engine import EmbeddedEngine
 from turnwire.engines.guided.call_forms import CALL_FORMS
 from turnwire.engines.guided.plan import plan_constraint
@@ -55,7 +56,7 @@ class Model:
         )
 
     async def run(self, request: GenerateRequest) -> tuple[list[TokenBatch], Completion]:
-        steps = [step async for step in self.engine.generate(request)]
+        steps = [step async for step in pull(self.engine, request)]
         *batches, end = steps
         assert isinstance(end, Completion)
         return [batch for batch in batches if isinstance(batch, TokenBatch)], end
@@ -119,7 +120,7 @@ async def test_several_run_at_once_and_leaving_frees_a_slot(smollm: Model) -> No
     )
     assert all(end.output_tokens == 20 or end.reason == "stop" for _, end in runs)
     for _ in range(6):
-        stream = smollm.engine.generate(smollm.request(prompt, conversation, max_tokens=2000))
+        stream = pull(smollm.engine, smollm.request(prompt, conversation, max_tokens=2000))
         await anext(stream)
         await stream.aclose()
     _, end = await smollm.run(smollm.request(prompt, conversation, max_tokens=3))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from turnwire.engines.bridge import pull
 from turnwire.engines.embedded.downloads import resolve_model
 from turnwire.engines.embedded.server import EmbeddedSettings, load_server, unload_server
 from turnwire.engines.interface import Completion, Constraint, EngineError, GenerateRequest, Hints, TokenBatch
@@ -61,7 +62,7 @@ def request(ids: list[int], *, constraint: Constraint | None = None, **sampling:
 
 async def generated(engine: LlamaCppEngine, wanted: GenerateRequest) -> tuple[str, list[int], Completion]:
     text, ids = "", list[int]()
-    async for step in engine.generate(wanted):
+    async for step in pull(engine, wanted):
         if isinstance(step, Completion):
             return text, ids, step
         assert isinstance(step, TokenBatch)
@@ -138,7 +139,7 @@ async def test_leaving_frees_the_slot(engine: LlamaCppEngine, tokenizer: Tokeniz
     end = str(tokenizer.special_tokens["<|im_end|>"])
     endless = request(tokenizer.encode(PROMPT), max_tokens=7000, logit_bias={end: -100.0})
     for _ in range(4):
-        async with aclosing(engine.generate(endless)) as stream:
+        async with aclosing(pull(engine, endless)) as stream:
             await anext(stream)
     async with asyncio.timeout(60):
         _text, ids, _completion = await generated(engine, request(tokenizer.encode(PROMPT), max_tokens=3))

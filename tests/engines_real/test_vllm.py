@@ -17,6 +17,7 @@ import msgspec
 import pytest
 from tokenizers import Tokenizer
 
+from turnwire.engines.bridge import pull
 from turnwire.engines.interface import (
     Completion,
     Constraint,
@@ -61,7 +62,7 @@ def asking(ids: list[int], *, constraint: Constraint | None = None, **sampling: 
 
 async def generated(engine: VLLMEngine, wanted: GenerateRequest) -> tuple[str, list[int], Completion]:
     text, ids = "", list[int]()
-    async for step in engine.generate(wanted):
+    async for step in pull(engine, wanted):
         if isinstance(step, Completion):
             return text, ids, step
         assert isinstance(step, TokenBatch)
@@ -170,7 +171,7 @@ async def test_leaving_aborts(engine: VLLMEngine, server: VLLMServer) -> None:
 
     before = written()
     endless = asking([1, 2, 3], max_tokens=8000, logit_bias={"151645": -100.0, "151643": -100.0})
-    async with aclosing(engine.generate(endless)) as stream:
+    async with aclosing(pull(engine, endless)) as stream:
         async for _step in stream:
             break
         await until(lambda: server.metric("vllm:num_requests_running") == 1)
@@ -252,7 +253,7 @@ async def test_a_restart_in_mid_stream_is_survived(server: VLLMServer) -> None:
     subject = VLLMEngine(server.url)
     await subject.start()
     endless = asking([1, 2, 3], max_tokens=8000, logit_bias={"151645": -100.0, "151643": -100.0})
-    stream = subject.generate(endless)
+    stream = pull(subject, endless)
     await anext(stream)
     server.kill()
 

@@ -56,9 +56,9 @@ class MortalEngine:
         pass
 
     def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
-        return push(self.generate(request), receiver)
+        return push(self._steps(request), receiver)
 
-    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+    async def _steps(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         if not self.up:
             raise EngineError("unreachable", "The engine is down.")
         if self._dice.random() < 0.05:

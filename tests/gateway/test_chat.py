@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from turnwire.engines.scripted.engine import ScriptedEngine
 
 from .conftest import Client, Serve
 from .test_messages import MIXED, records
@@ -177,19 +173,7 @@ async def test_order_survives_although_the_api_has_no_place_for_it(serve: Serve,
     assert second["prompt_text"].startswith(first["prompt_text"] + first["output_text"])
 
 
-async def test_a_turn_is_remembered_before_its_client_hears_the_end(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    play = ScriptedEngine.generate
-
-    async def engine_that_is_slow_to_leave(self: ScriptedEngine, request: Any) -> AsyncIterator[Any]:
-        try:
-            async for step in play(self, request):
-                yield step
-        finally:
-            await asyncio.sleep(0.3)
-
-    monkeypatch.setattr(ScriptedEngine, "generate", engine_that_is_slow_to_leave)
+async def test_a_turn_is_remembered_before_its_client_hears_the_end(serve: Serve) -> None:
     client = await serve({"text": MIXED, "cut": 3}, {"text": "Done.\n</think>\n\nSeven."})
     said = b""
     async with client.session.post(client.base + "/v1/chat/completions", json=request()) as answer:

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from turnwire.engines.bridge import push
+from turnwire.engines.bridge import pull, push
 from turnwire.engines.interface import Completion, Engine, GenerateRequest, Generation, Receiver, Step
 from turnwire.engines.pool.pool import WorkerPool
 
@@ -53,13 +53,13 @@ class Counted:
         return getattr(self._engine, name)
 
     def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
-        return push(self.generate(request), receiver)
+        return push(self._steps(request), receiver)
 
-    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+    async def _steps(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         self.begun += 1
         self.open += 1
         over = False
-        steps = self._engine.generate(request)
+        steps = pull(self._engine, request)
         try:
             async for step in steps:
                 over = type(step) is Completion

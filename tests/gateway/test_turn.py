@@ -63,9 +63,9 @@ class Engine:
         return EngineInfo(name="fake")
 
     def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
-        return push(self.generate(request), receiver)
+        return push(self._steps(request), receiver)
 
-    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+    async def _steps(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         self.seen.append(request)
         try:
             for step in self.steps:

@@ -7,7 +7,7 @@ the engine's work, and no call follows it. No engine's own vocabulary leaks out 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
@@ -208,10 +208,6 @@ class Engine(Protocol):
 
     def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
         """Start a generation; see the module's promise. A request that cannot be served fails by `failed`, too."""
-        ...
-
-    def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
-        """The same, pulled: the steps in order, ending with a Completion or an EngineError."""
         ...
 
     async def health(self) -> bool:

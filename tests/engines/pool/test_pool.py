@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
-from turnwire.engines.bridge import push
+from turnwire.engines.bridge import pull, push
 from turnwire.engines.interface import (
     Capabilities,
     Completion,
@@ -83,9 +83,9 @@ class FakeEngine:
         return EngineInfo(name="fake")
 
     def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
-        return push(self.generate(request), receiver)
+        return push(self._steps(request), receiver)
 
-    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+    async def _steps(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         self.seen.append(request)
         self.open += 1
         try:
@@ -133,7 +133,7 @@ async def collect(
     engines: WorkerPool, asked: GenerateRequest, *, structured: bool = False
 ) -> tuple[str, list[int], Completion]:
     text, ids, end = "", [], None
-    async for step in engines.generate(asked):
+    async for step in pull(engines, asked):
         if isinstance(step, TokenBatch):
             text += step.text
             ids.extend(step.ids)
@@ -193,9 +193,9 @@ async def test_a_worker_that_got_somewhere_before_it_died_does_not_use_up_the_mo
 async def test_what_an_engine_told_in_events_is_never_asked_for_again() -> None:
     class Structured(FakeEngine):
         def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
-            return push(self.generate(request), receiver)
+            return push(self._steps(request), receiver)
 
-        async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+        async def _steps(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
             self.seen.append(request)
             yield EventBatch((BlockOpened(0, "text"),))
             raise EngineError("disconnected", "died")
@@ -225,7 +225,7 @@ async def test_a_refusal_before_the_first_token_is_tried_elsewhere_but_a_bad_req
 async def test_leaving_early_aborts_the_worker_once_and_gives_the_place_back() -> None:
     engine = FakeEngine()
     engines = pool(engine)
-    steps = engines.generate(request())
+    steps = pull(engines, request())
     await anext(steps)
     assert (engine.open, engines.active) == (1, 1)
     await steps.aclose()

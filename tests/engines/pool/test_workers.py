@@ -103,9 +103,6 @@ class StagedEngine:
     async def close(self) -> None:
         self.closed = True
 
-    def generate(self, request: GenerateRequest):  # type: ignore[no-untyped-def]
-        return pull(self, request)
-
     def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
         stage = Stage(self, request, receiver)
         self.asked.append(stage)

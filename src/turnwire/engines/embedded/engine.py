@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from turnwire.engines.bridge import push
+from turnwire.engines.bridge import pull, push
 from turnwire.engines.embedded.context_pool import ContextPool
 from turnwire.engines.embedded.downloads import DownloadError, Progress, resolve_model
 from turnwire.engines.embedded.encoder import EMBEDDING_MODELS, EmbeddingModel
@@ -127,9 +127,9 @@ class EmbeddedEngine:
 
     def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
         """Start a generation; see the interface's promise."""
-        return push(self.generate(request), receiver)
+        return push(self._steps(request), receiver)
 
-    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+    async def _steps(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         """Generate; waits its turn where all slots or the context memory are taken."""
         prompt, wanted = len(request.prompt_ids), request.sampling.max_tokens
         need = self._window if wanted is None else min(self._window, prompt + wanted)
@@ -137,7 +137,7 @@ class EmbeddedEngine:
             if self._client is None:
                 raise EngineError("disconnected", "the embedded engine is not running")
             guard, said = LoopGuard(), 0
-            async with aclosing(self._client.generate(self._client.in_tokens(request))) as steps:
+            async with aclosing(pull(self._client, self._client.in_tokens(request))) as steps:
                 async for step in steps:
                     yield step
                     if isinstance(step, TokenBatch):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -17,7 +17,7 @@ from urllib.parse import quote
 import aiohttp
 import msgspec
 
-from turnwire.engines.bridge import pull, refuse
+from turnwire.engines.bridge import refuse
 from turnwire.engines.failures import refusal
 from turnwire.engines.http.connections import Address, Connections
 from turnwire.engines.http.stream import Reading, Stream
@@ -28,7 +28,6 @@ from turnwire.engines.interface import (
     GenerateRequest,
     Generation,
     Receiver,
-    Step,
 )
 from turnwire.turns import Note
 
@@ -121,10 +120,6 @@ class HTTPEngine(ABC):
             return refuse(error, receiver)
         stream.begin()
         return stream
-
-    def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
-        """The same, pulled."""
-        return pull(self, request)
 
     async def health(self) -> bool:
         """Whether the engine answers its health route."""

@@ -12,11 +12,10 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from turnwire.engines.bridge import pull
 from turnwire.engines.interface import (
     Capabilities,
     Engine,
@@ -26,7 +25,6 @@ from turnwire.engines.interface import (
     Generation,
     Hints,
     Receiver,
-    Step,
 )
 from turnwire.engines.pool.choice import Candidate, choose
 from turnwire.engines.pool.limits import PoolLimits, PoolStatistics
@@ -138,10 +136,6 @@ class WorkerPool:
         turn.begin()
         return turn
 
-    def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
-        """The same, pulled."""
-        return pull(self, request)
-
     # ---------------------------------------------------------------------------------------- workers at run time
 
     async def add(self, engine: Engine, name: str) -> Worker:
@@ -180,7 +174,7 @@ class WorkerPool:
         now, request, limits = asyncio.get_running_loop().time(), turn.request, self.limits
         hints = request.hints
         if hints.deadline is not None and now >= hints.deadline:
-            return _DEADLINE
+            return _too_late()
         able = [worker for worker in self.workers if worker.lack(request) is None]
         if not able:
             lack = self.workers[0].lack(request) if self.workers else "a worker"
@@ -208,7 +202,7 @@ class WorkerPool:
         self.statistics.refused += 1
         deadline = turn.request.hints.deadline
         if deadline is not None and asyncio.get_running_loop().time() >= deadline - 0.001:
-            return _DEADLINE
+            return _too_late()
         return EngineError("overloaded", "The turn waited too long for a worker.", retry_after=5)
 
     def leave_line(self, ticket: Ticket[PooledTurn]) -> None:
@@ -391,9 +385,12 @@ class WorkerPool:
         return EngineError("unreachable", "No engine of this model can be reached right now.", retry_after=2)
 
 
+def _too_late() -> EngineError:
+    return EngineError("timeout", "The turn's deadline passed before a worker was free.")
+
+
 def _weight(hints: Hints) -> float:
     return max(hints.weight, 1e-3)
 
 
 _FLAGS = [name for name, kind in Capabilities.__annotations__.items() if kind == "bool"]
-_DEADLINE = EngineError("timeout", "The turn's deadline passed before a worker was free.")

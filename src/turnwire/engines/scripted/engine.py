@@ -9,13 +9,12 @@ own cost per token is small enough to measure the rest of the house on it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 import msgspec
 
-from turnwire.engines.bridge import push
+from turnwire.engines.bridge import refuse
 from turnwire.engines.interface import (
     Capabilities,
     Completion,
@@ -24,13 +23,12 @@ from turnwire.engines.interface import (
     GenerateRequest,
     Generation,
     Receiver,
-    Step,
     TokenBatch,
 )
 from turnwire.engines.scripted.hashed_words import hashed_words
-from turnwire.engines.scripted.prefix_cache_model import PrefixCache
+from turnwire.engines.scripted.prefix_cache_model import CachedSequence, PrefixCache
 from turnwire.engines.scripted.script import Line, Script, ScriptTokenizer
-from turnwire.engines.scripted.timer_wheel import TimerWheel
+from turnwire.engines.scripted.timer_wheel import Due, TimerWheel
 
 __all__ = ["ScriptedEngine"]
 
@@ -54,8 +52,9 @@ class ScriptedEngine:
             self._script = Script(script, tokenizer)
         self._window = window
         self._prefill = prefill_tokens_per_s
-        self._cache = PrefixCache()
-        self._wheel = TimerWheel()
+        self.cache = PrefixCache()
+        self.wheel = TimerWheel()
+        self._playing: set[_Play] = set()
         self._closed = False
 
     @property
@@ -70,66 +69,44 @@ class ScriptedEngine:
         return EngineInfo(name="scripted", window=self._window, embedding_models=("hashed-words",), warnings=warnings)
 
     def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
-        """Start a generation; see the interface's promise."""
-        return push(self.generate(request), receiver)
+        """Play the line that answers the request's conversation; see the interface's promise."""
+        try:
+            play = self._play(request, receiver)
+        except EngineError as error:
+            return refuse(error, receiver)
+        self._playing.add(play)
+        play.begin()
+        return play
 
-    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
-        """Play the line that answers the request's conversation."""
+    def _play(self, request: GenerateRequest, receiver: Receiver) -> _Play:
         self._alive()
-        prompt, salt = request.prompt_ids, request.hints.cache_salt
+        prompt, resumed, sampling = request.prompt_ids, request.resumed, request.sampling
         if self._window is not None and len(prompt) >= self._window:
             raise EngineError(
                 "context_overflow", f"the prompt has {len(prompt)} tokens; the window holds {self._window}"
             )
-        resumed, sampling = request.resumed, request.sampling
         origin = prompt[: len(prompt) - resumed] if resumed else prompt
         line = self._script.behind(self._script.line_for(request.conversation), origin)
         if resumed and sampling.max_tokens is not None:
             sampling = msgspec.structs.replace(sampling, max_tokens=sampling.max_tokens + resumed)
         performance = self._script.perform(line, sampling)
-        sequence = self._cache.sequence(prompt, salt)
-        cached = self._cache.match(sequence)
-        first = line.first_delay_ms / 1000
+        sequence = self.cache.sequence(prompt, request.hints.cache_salt)
+        cached = self.cache.match(sequence)
+        wait = line.first_delay_ms / 1000
         rate = line.prefill_tokens_per_s or self._prefill
         if rate:
-            first += (len(prompt) - cached) / rate
+            wait += (len(prompt) - cached) / rate
         batches = _behind(performance.batches, resumed) if resumed else performance.batches
-        loop, wheel, delay = asyncio.get_running_loop(), self._wheel, line.delay_ms / 1000
-        begun = loop.time() + first
-        if first:
-            await wheel.until(begun)
-        else:
-            await asyncio.sleep(0)
-        self._cache.store(sequence, cached)
-        at, count = 0, len(batches)
-        while at < count:
-            if not delay:
-                due = at + 1
-                if at:
-                    await asyncio.sleep(0)
-            else:
-                # By the schedule and not by the reader: who comes late gets all that became due, as from a socket.
-                due = min(int((loop.time() - begun) / delay + 1e-6) + 1, count)
-                if due <= at:
-                    await wheel.until(begun + at * delay)
-                    due = at + 1
-            self._alive()
-            yield batches[at] if due == at + 1 else _joined(batches[at:due])
-            at = due
-        if performance.reason is None:
-            await self._fail(line)
-            return
-        sequence.extend(performance.ids[resumed:])
-        self._cache.store(sequence)
-        said = len(performance.ids) - resumed
-        yield Completion(performance.reason, len(prompt), said, cached, performance.stop_sequence)
+        end: Completion | None = None
+        if performance.reason is not None:
+            said = len(performance.ids) - resumed
+            end = Completion(performance.reason, len(prompt), said, cached, performance.stop_sequence)
+        said_ids = performance.ids[resumed:]
+        return _Play(self, receiver, line, batches, wait=wait, prompt=(sequence, cached), said=said_ids, end=end)
 
-    async def _fail(self, line: Line) -> NoReturn:
-        if line.finish == "hang":
-            await self._wheel.forever()
-        if line.finish == "disconnect":
-            raise EngineError("disconnected", "the script disconnects here")
-        raise EngineError(line.error, line.message)
+    def over(self, play: _Play) -> None:
+        """A play came to its end."""
+        self._playing.discard(play)
 
     def _alive(self) -> None:
         if self._closed:
@@ -145,7 +122,105 @@ class ScriptedEngine:
 
     async def close(self) -> None:
         self._closed = True
-        self._wheel.close(_closed)
+        self.wheel.close()
+        for play in tuple(self._playing):
+            play.fail(_closed())
+
+
+class _Play:
+    """One line on its way to a receiver. Batches leave by the schedule and not by the reader: one that was paused gets
+    all that became due, as from a socket."""
+
+    def __init__(
+        self,
+        engine: ScriptedEngine,
+        receiver: Receiver,
+        line: Line,
+        batches: Sequence[TokenBatch],
+        *,
+        wait: float,
+        prompt: tuple[CachedSequence, int],
+        said: Sequence[int],
+        end: Completion | None,
+    ) -> None:
+        self._engine = engine
+        self._receiver = receiver
+        self._line = line
+        self._batches = batches
+        self._prompt = prompt
+        self._said = said
+        self._end = end
+        self._loop = asyncio.get_running_loop()
+        self._begun = self._loop.time() + wait
+        self._wait = wait
+        self._delay = line.delay_ms / 1000
+        self._at = 0
+        self._next: Due | asyncio.Handle | None = None
+        self._paused = self._held = self._over = False
+
+    def begin(self) -> None:
+        """Start the schedule."""
+        wheel, begin = self._engine.wheel, self._prefilled
+        self._next = wheel.at(self._begun, begin) if self._wait else self._loop.call_soon(begin)
+
+    def abort(self) -> None:
+        self._over = True
+        if self._next is not None:
+            self._next.cancel()
+        self._engine.over(self)
+
+    def pause(self) -> None:
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+        if self._held and not self._over:
+            self._held = False
+            self._next = self._loop.call_soon(self._step)
+
+    def fail(self, error: EngineError) -> None:
+        """End with a failure."""
+        if not self._over:
+            self.abort()
+            self._receiver.failed(error)
+
+    def _prefilled(self) -> None:
+        sequence, cached = self._prompt
+        self._engine.cache.store(sequence, cached)
+        self._step()
+
+    def _step(self) -> None:
+        if self._paused:
+            self._held = True
+            return
+        batches, at, delay = self._batches, self._at, self._delay
+        count = len(batches)
+        if at < count:
+            due = at + 1
+            if delay:
+                due = max(due, min(int((self._loop.time() - self._begun) / delay + 1e-6) + 1, count))
+            self._at = due
+            if due < count:
+                step = self._step
+                self._next = (
+                    self._engine.wheel.at(self._begun + due * delay, step) if delay else self._loop.call_soon(step)
+                )
+            self._receiver.tokens(batches[at] if due == at + 1 else _joined(batches[at:due]))
+        if self._at == count and not self._over:
+            self._finish()
+
+    def _finish(self) -> None:
+        line = self._line
+        if self._end is not None:
+            sequence, _ = self._prompt
+            sequence.extend(self._said)
+            self._engine.cache.store(sequence)
+            self.abort()
+            self._receiver.done(self._end)
+        elif line.finish == "disconnect":
+            self.fail(EngineError("disconnected", "the script disconnects here"))
+        elif line.finish != "hang":
+            self.fail(EngineError(line.error, line.message))
 
 
 def _closed() -> EngineError:

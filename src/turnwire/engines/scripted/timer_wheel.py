@@ -1,7 +1,6 @@
-"""One timer for all streams of a process: due streams are woken together, each by its own future.
+"""One timer for all streams of a process: what is due is called together.
 
-Promise: one timer handle exists at any time, however many streams wait; a stream costs one future per wake-up; closing
-ends every wait with the given error.
+Promise: one timer handle exists at any time, however many streams wait; calls come in the order of their times.
 """
 
 from __future__ import annotations
@@ -11,60 +10,57 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from math import ceil
 
-__all__ = ["TimerWheel"]
+__all__ = ["Due", "TimerWheel"]
 
 TICK = 0.001
-"""Resolution in seconds; streams due in the same tick wake in the same turn of the event loop."""
+"""Resolution in seconds; streams due in the same tick are called in the same turn of the event loop."""
+
+
+class Due:
+    """A call to come."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call: Callable[[], None] | None = call
+
+    def cancel(self) -> None:
+        """It does not come."""
+        self._call = None
+
+    def run(self) -> None:
+        """Now it is here."""
+        call, self._call = self._call, None
+        if call is not None:
+            call()
 
 
 class TimerWheel:
-    """Waits until points of the running loop's clock. Belongs to one event loop."""
+    """Calls at points of the running loop's clock. Belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._due: dict[int, list[asyncio.Future[None]]] = {}
+        self._due: dict[int, list[Due]] = {}
         self._ticks: list[int] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._forever: set[asyncio.Future[None]] = set()
-        self._closed: Callable[[], BaseException] | None = None
 
-    def until(self, when: float) -> asyncio.Future[None]:
-        """A future that is done at `when` (loop time), or in the loop's next turn if that has passed."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-        if self._closed is not None:
-            future.set_exception(self._closed())
-            return future
-        tick = ceil(when / TICK)
+    def at(self, when: float, call: Callable[[], None]) -> Due:
+        """Call at `when` (loop time), or in the loop's next turn if that has passed."""
+        due, tick = Due(call), ceil(when / TICK)
         waiting = self._due.get(tick)
         if waiting is None:
-            self._due[tick] = [future]
+            self._due[tick] = [due]
             heappush(self._ticks, tick)
             if self._ticks[0] == tick:
-                self._arm(loop)
+                self._arm(asyncio.get_running_loop())
         else:
-            waiting.append(future)
-        return future
+            waiting.append(due)
+        return due
 
-    def forever(self) -> asyncio.Future[None]:
-        """A future that only the wheel's close ends (or its waiter's cancellation)."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self._closed is not None:
-            future.set_exception(self._closed())
-        else:
-            self._forever.add(future)
-            future.add_done_callback(self._forever.discard)
-        return future
-
-    def close(self, error: Callable[[], BaseException]) -> None:
-        """End every wait, now and later, with `error()`."""
-        self._closed = error
+    def close(self) -> None:
+        """Nothing is called any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        waits: list[asyncio.Future[None]] = [future for futures in self._due.values() for future in futures]
-        for future in (*waits, *self._forever):
-            if not future.done():
-                future.set_exception(error())
         self._due.clear()
         self._ticks.clear()
 
@@ -77,10 +73,10 @@ class TimerWheel:
         self._timer = None
         # uvloop may fire up to a millisecond early; a tick that fires early is still this tick.
         now = ceil(loop.time() / TICK)
-        ticks, due = self._ticks, self._due
-        while ticks and ticks[0] <= now:
-            for future in due.pop(heappop(ticks)):
-                if not future.done():
-                    future.set_result(None)
-        if ticks:
+        ready: list[Due] = []
+        while self._ticks and self._ticks[0] <= now:
+            ready += self._due.pop(heappop(self._ticks))
+        if self._ticks:
             self._arm(loop)
+        for due in ready:
+            due.run()
