@@ -9,7 +9,15 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["BILLING_PREFIX", "EFFORTS", "RAW_INPUT", "nearest_effort", "raw_input_schema", "without_billing"]
+__all__ = [
+    "BILLING_PREFIX",
+    "EFFORTS",
+    "RAW_INPUT",
+    "nearest_effort",
+    "raw_input",
+    "raw_input_schema",
+    "without_billing",
+]
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """How hard a model may think, in order."""
@@ -33,14 +41,14 @@ def nearest_effort(wanted: str, offered: Iterable[str]) -> str | None:
     return min(known, key=lambda effort: abs(EFFORTS.index(effort) - rank), default=None)
 
 
-def raw_input_schema(description: str = "The whole input, as raw text.") -> dict[str, Any]:
+def raw_input_schema() -> dict[str, Any]:
     """The schema under which a custom tool is shown to a model."""
-    return {
-        "type": "object",
-        "properties": {RAW_INPUT: {"type": "string", "description": description}},
-        "required": [RAW_INPUT],
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": {RAW_INPUT: {"type": "string"}}, "required": [RAW_INPUT]}
+
+
+def raw_input(text: str) -> dict[str, str]:
+    """The arguments of a custom tool that is given this text."""
+    return {RAW_INPUT: text}
 
 
 def without_billing(text: str) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from turnwire.conventions import BILLING_PREFIX
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.policy import loop_start
-from turnwire.prompts.stability import BILLING_PREFIX, StabilityOptions, stabilise
+from turnwire.prompts.stability import StabilityOptions, stabilise
 from turnwire.prompts.templates.template import ChatTemplate, default_template
 from turnwire.prompts.tokenizers.load import load_tokenizer
 from turnwire.turns import (

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from turnwire.continuity.verdict import Cause
+from turnwire.conventions import without_billing
 from turnwire.turns import (
     Block,
     Conversation,
@@ -25,7 +26,6 @@ __all__ = ["Found", "attribute", "related"]
 
 Found = tuple[Cause, str]
 
-_BILLING = "x-anthropic-billing-header:"
 _MONTH = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
 _DATES = re.compile(
     r"\d{4}-\d\d?-\d\d?(?:[T ]\d\d?:\d\d(?::\d\d)?(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)?"
@@ -96,7 +96,7 @@ def _opening(before: Conversation, now: Conversation, *, tools_first: bool) -> F
 def _system_changed(before: str, now: str) -> Found | None:
     if before == now:
         return None
-    if _without_billing(before) == _without_billing(now):
+    if without_billing(before) == without_billing(now):
         return "billing_line", ""
     if _differ_in_dates(before, now):
         return "date", _excerpt(before, now)
@@ -290,10 +290,6 @@ def _resemble(one: str, other: str) -> bool:
     start = _common_start(one, other)
     end = _common_start(one[start:][::-1], other[start:][::-1])
     return 2 * (start + end) >= len(one) > 0
-
-
-def _without_billing(text: str) -> str:
-    return "\n".join(line for line in text.split("\n") if not line.lstrip().startswith(_BILLING))
 
 
 def _excerpt(before: str, now: str) -> str:

@@ -18,7 +18,8 @@ from typing import Any
 
 import msgspec
 
-from turnwire.profiles.profile import EFFORTS, Profile
+from turnwire.conventions import EFFORTS
+from turnwire.profiles.profile import Profile
 
 __all__ = ["ProfileBook", "ProfileError", "builtin_book", "find_profile", "load_book", "normalise"]
 

@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from turnwire.conventions import EFFORTS, nearest_effort
 from turnwire.turns import Sampling, Thinking
 
-__all__ = ["EFFORTS", "EngineAdvice", "Profile", "ThinkingSwitches"]
+__all__ = ["EngineAdvice", "Profile", "ThinkingSwitches"]
 
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """Every effort a client may name, from least to most."""
 
 
@@ -80,12 +80,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def nearest_effort(self, wanted: str) -> str | None:
         """The effort of this model that is closest to the wanted one; of two equally close, the lower. None where it
         has none, or where nobody knows what was wanted."""
-        if wanted not in EFFORTS or not self.effort:
-            return None
         # Asking for any thought at all never turns thinking off.
         choice = [name for name in self.efforts if name != "none" or wanted == "none"] or list(self.efforts)
-        rank = EFFORTS.index(wanted)
-        return min(choice, key=lambda name: abs(EFFORTS.index(name) - rank))
+        return nearest_effort(wanted, choice)
 
     def template_args(self, thinking: Thinking) -> dict[str, Any]:
         """What a client's wish for thinking means to this model's template."""

@@ -11,14 +11,13 @@ from typing import Any, Literal
 
 import msgspec
 
+from turnwire.conventions import nearest_effort
 from turnwire.prompts.notes import noted
 from turnwire.prompts.templates.switches import ALLOWED_ARGUMENTS
 from turnwire.prompts.templates.traits import TemplateTraits
 from turnwire.turns import Conversation, Message, Note, ReasoningBlock, Thinking, ToolResultBlock
 
 __all__ = ["Plan", "ReplayPolicy", "loop_start"]
-
-_EFFORT_ORDER = ("minimal", "low", "medium", "high", "xhigh", "max")
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,11 +118,7 @@ def _nearest(effort: str, values: Sequence[str]) -> str | None:
     """The value a template knows that comes closest to the effort asked for; the lower one when in doubt."""
     if effort in values:
         return effort
-    if effort not in _EFFORT_ORDER:
-        return None
-    wanted = _EFFORT_ORDER.index(effort)
-    known = [value for value in values if value in _EFFORT_ORDER]
-    return min(known, key=lambda value: abs(_EFFORT_ORDER.index(value) - wanted), default=None)
+    return None if effort == "none" else nearest_effort(effort, [value for value in values if value != "none"])
 
 
 def _is_on(args: dict[str, Any], wish: Thinking, traits: TemplateTraits) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from turnwire.conventions import without_billing
 from turnwire.prompts.notes import noted
 from turnwire.turns import (
     Block,
@@ -24,9 +25,7 @@ from turnwire.turns import (
     ToolResultBlock,
 )
 
-__all__ = ["BILLING_PREFIX", "StabilityOptions", "stabilise"]
-
-BILLING_PREFIX = "x-anthropic-billing-header:"
+__all__ = ["StabilityOptions", "stabilise"]
 
 
 class StabilityOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,8 +68,8 @@ def _cleaned(message: Message, notes: list[Note]) -> Message:
     for block in message.blocks:
         if isinstance(block, TextBlock):
             text = block.text
-            if message.role in ("system", "developer") and text.lstrip().startswith(BILLING_PREFIX):
-                text = text.lstrip().partition("\n")[2].lstrip("\n")
+            if message.role in ("system", "developer") and (cleaned := without_billing(text)) != text:
+                text = cleaned
                 notes.append(noted("stability.billing_dropped"))
             if not text:
                 continue

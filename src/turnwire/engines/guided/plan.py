@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from turnwire.conventions import RAW_INPUT, raw_input_schema
 from turnwire.engines.guided.call_forms import CallForm, Tagged, call_form
 from turnwire.engines.guided.grammar import Grammar, literal
 from turnwire.engines.guided.schema_check import faults
@@ -22,7 +23,6 @@ __all__ = ["Check", "ConstraintPlan", "plan_constraint"]
 
 _MOST_CALLS = 8
 _BLANK = "[\\n]{0,3}"
-_RAW_INPUT: dict[str, Any] = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +113,7 @@ def _callable(conversation: Conversation) -> tuple[Tool, ...]:
 
 
 def _schema(tool: Tool) -> dict[str, Any]:
-    return _RAW_INPUT if tool.kind == "custom" else tool.schema or {"type": "object"}
+    return raw_input_schema() if tool.kind == "custom" else tool.schema or {"type": "object"}
 
 
 class _Demand:
@@ -223,7 +223,7 @@ class _Writer:
         syntax, tagged = tool.grammar_syntax, form.arguments
         if tool.grammar is None or syntax not in ("lark", "regex") or syntax not in guided or tagged.strings != "raw":
             return None
-        opened = form.open_call(tool.name, self._calls_before) + tagged.open.format(key="input", string="true")
+        opened = form.open_call(tool.name, self._calls_before) + tagged.open.format(key=RAW_INPUT, string="true")
         return ConstraintPlan(
             constraint=Constraint(lark=tool.grammar) if syntax == "lark" else Constraint(regex=tool.grammar),
             prefill=self._close_thought() + form.section[0] + opened,

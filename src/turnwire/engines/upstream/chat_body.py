@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from turnwire.conventions import raw_input
 from turnwire.engines.http.wishes import made, sampling_wishes
 from turnwire.engines.interface import GenerateRequest
 from turnwire.engines.upstream.details import carried
@@ -94,7 +95,7 @@ def limits(sampling: Sampling) -> dict[str, object]:
 def tool_arguments(call: ToolCallBlock) -> str:
     """A call's arguments as JSON text; the raw text of a custom call is its one argument `input`."""
     if call.kind == "custom":
-        return msgspec.json.encode({"input": call.arguments}).decode()
+        return msgspec.json.encode(raw_input(call.arguments)).decode()
     return call.arguments or "{}"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from turnwire.conventions import raw_input
 from turnwire.engines.interface import GenerateRequest
 from turnwire.engines.upstream.chat_body import schema_of, tool_arguments, visible_tools
 from turnwire.turns import (
@@ -130,7 +131,7 @@ def _arguments(block: ToolCallBlock, notes: list[Note]) -> dict[str, Any]:
         return msgspec.json.decode(tool_arguments(block), type=dict[str, Any])
     except msgspec.DecodeError:
         notes.append(Note("upstream.arguments", f"The arguments of {block.name} are no JSON object; sent as text."))
-        return {"input": block.arguments}
+        return dict(raw_input(block.arguments))
 
 
 def _image(block: ImageBlock) -> dict[str, object]:

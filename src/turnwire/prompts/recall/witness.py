@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from turnwire.conventions import raw_input
 from turnwire.prompts.recall.same_arguments import MARK_SIZE, argument_marks, same_arguments
 from turnwire.turns import (
     BlockClosed,
@@ -166,7 +167,7 @@ def thoughts_mark(message: Message) -> bytes | None:
 
 def _fits(marks: frozenset[bytes], block: ToolCallBlock) -> bool:
     if block.kind == "custom":
-        return same_arguments(marks, msgspec.json.encode({"input": block.arguments}).decode())
+        return same_arguments(marks, msgspec.json.encode(raw_input(block.arguments)).decode())
     return same_arguments(marks, block.arguments)
 
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from turnwire.conventions import RAW_INPUT, raw_input, raw_input_schema
 from turnwire.prompts.notes import noted
 from turnwire.prompts.templates.template import TemplateMessage
 from turnwire.prompts.templates.traits import TemplateTraits
@@ -148,7 +149,7 @@ def _function(tool: Tool, simple: bool) -> dict[str, Any]:
         schema = _simplified(schema)
     description = tool.description
     if tool.kind == "custom":
-        schema = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+        schema = raw_input_schema()
         if tool.grammar:
             syntax = tool.grammar_syntax or "lark"
             description = f"{description}\n\nThe input follows this {syntax} grammar:\n{tool.grammar}"
@@ -225,15 +226,15 @@ def _call_text(call: ToolCallBlock) -> str:
 def _arguments(call: ToolCallBlock, traits: TemplateTraits, notes: list[Note]) -> Any:
     text = call.arguments
     if call.kind == "custom":
-        text = json.dumps({"input": call.arguments}, ensure_ascii=False)
+        text = json.dumps(raw_input(call.arguments), ensure_ascii=False)
     if traits.arguments == "text":
         return text or "{}"
     try:
         value = json.loads(text) if text.strip() else {}
     except ValueError:
         notes.append(noted("replay.arguments_not_json", call.name))
-        return {"input": text}
-    return value if isinstance(value, dict) else {"input": value}
+        return raw_input(text)
+    return value if isinstance(value, dict) else {RAW_INPUT: value}
 
 
 def _content(blocks: Sequence[object], traits: TemplateTraits, notes: list[Note]) -> str | list[dict[str, Any]]:
