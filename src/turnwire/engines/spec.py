@@ -27,6 +27,7 @@ EngineKind: TypeAlias = Literal[
     "embedded",
     "scripted",
     "vllm",
+    "vllm-core",
     "sglang",
     "trtllm",
     "llamacpp",
@@ -99,7 +100,26 @@ def parse_spec(text: str) -> EngineSpec:
         if not target:
             raise SpecError("the scripted engine needs a file: scripted:FILE.jsonl")
         return EngineSpec(kind, target)
+    if kind == "vllm-core":
+        return EngineSpec(kind, _core_address(target))
     return EngineSpec(kind, _base_url(kind, target or _KNOWN_ADDRESSES.get(kind, "")))
+
+
+def _core_address(target: str) -> str:
+    example = "vllm-core:tcp://127.0.0.1:29550"
+    url = target if "://" in target else f"tcp://{target}"
+    try:
+        parts = urlsplit(url)
+        port = parts.port or 0
+        valid = parts.scheme == "tcp" and bool(parts.hostname) and 0 < port < 65534 and not parts.path.strip("/")
+    except ValueError:
+        valid = False
+    if not valid or parts.hostname in ("0.0.0.0", "::", "*"):
+        raise SpecError(
+            f"{target!r} is not an address that vLLM's engine core can connect to; write the one it gets as "
+            f"--data-parallel-address and --data-parallel-rpc-port: {example}"
+        )
+    return url.rstrip("/")
 
 
 def _base_url(kind: str, target: str) -> str:
@@ -165,6 +185,12 @@ def create_engine(
         from turnwire.engines.scripted.engine import ScriptedEngine
 
         return ScriptedEngine(spec.target, tokenizer, window=window)
+    if spec.kind == "vllm-core":
+        try:
+            from turnwire.engines.vllm_core.engine import VLLMCoreEngine
+        except ImportError as error:
+            raise SpecError(f"the vllm-core engine needs {error.name}: pip install turnwire[vllm-core]") from None
+        return VLLMCoreEngine(spec.target, tokenizer)
     if spec.kind == "sglang":
         from turnwire.engines.sglang import SGLangEngine
 

@@ -1,0 +1,48 @@
+"""What the engine cores at an address told when they were ready, kept for the next process that binds it.
+
+Promise: a frontend that is started again finds what it needs to go on with running cores, which say it only once; a
+file that is missing, foreign or damaged means that nothing is known, never an error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from turnwire.engines.vllm_core.layouts import Ready
+
+__all__ = ["Attachment", "recall", "remember", "state_file"]
+
+
+class Attachment(msgspec.Struct):
+    """What the cores told, by rank, and the sizes of their vocabularies, which only a probe tells."""
+
+    cores: dict[int, Ready]
+    vocabularies: dict[int, int]
+
+
+def state_file(address: str) -> Path:
+    """Where the state of an address is kept: the user's state folder."""
+    base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return base / "turnwire" / f"vllm-core-{re.sub(r'[^A-Za-z0-9.]+', '-', address)}.json"
+
+
+def recall(file: Path) -> Attachment | None:
+    """What was kept, if it can be read."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Attachment)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def remember(file: Path, attachment: Attachment) -> None:
+    """Replace what was kept; OSError where the folder cannot be written."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=file.parent)
+    with os.fdopen(handle, "wb") as scratch:
+        scratch.write(msgspec.json.encode(attachment))
+    os.replace(name, file)

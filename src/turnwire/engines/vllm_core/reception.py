@@ -1,0 +1,312 @@
+"""Engine cores as they come, serve, fall silent and go.
+
+Promise: a core serves only once its version's layout is known and the size of its vocabulary is learnt. One that dies
+is noticed by its connection, one that hangs because it owes an answer and does not even answer a call; both are
+reported once. What the cores told is kept, so that the next process at this address can go on with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from turnwire.engines.interface import EngineError
+from turnwire.engines.vllm_core.attachment import Attachment, recall, remember
+from turnwire.engines.vllm_core.cores import Core, Cores
+from turnwire.engines.vllm_core.layouts import ADD, DEAD, UTILITY, Layout, Output, Outputs, Ready, layout_of
+from turnwire.engines.vllm_core.logprobs import columns
+from turnwire.engines.vllm_core.requests import probe_of
+from turnwire.engines.vllm_core.wire import CoreWire
+
+__all__ = ["Patience", "Reception"]
+
+log = logging.getLogger("turnwire.engines")
+
+_PING = "get_supported_tasks"
+
+
+class Patience(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds: until a core must greet, until it must have loaded its model, until one that runs must answer a new
+    frontend; and how long a core may say nothing before it is asked whether it lives, and then until it says so."""
+
+    greeting: float = 120.0
+    loading: float = 3600.0
+    attaching: float = 5.0
+    silence: float = 30.0
+    answer: float = 60.0
+
+
+class Host(Protocol):
+    """Who has work for the cores: the engine."""
+
+    def steps(self, steps: Sequence[tuple[Outputs, list[bytes]]]) -> None:
+        """All that a wake-up brought: each step with its frames."""
+        ...
+
+    def lost(self, ranks: Sequence[int], words: str) -> None:
+        """What runs on these cores cannot go on."""
+        ...
+
+    def owed(self, rank: int, since: float) -> tuple[bool, bool]:
+        """Whether anything runs on a core, and whether a request sent before `since` has no answer at all."""
+        ...
+
+
+class Reception:
+    """The cores at one address. `expected` is how many tokens our tokenizer knows."""
+
+    def __init__(self, address: str, host: Host, *, state: Path, patience: Patience, expected: int, name: str) -> None:
+        self.wire = CoreWire(address, self)
+        self.cores = Cores()
+        self._address = address
+        self._host = host
+        self._state = state
+        self._patience = patience
+        self._expected = expected
+        self._name = name
+        self._layout: Layout | None = None
+        self._numbers = itertools.count(1)
+        self._calls: dict[int, asyncio.Future[Any]] = {}
+        self._probes: dict[str, asyncio.Future[int]] = {}
+        self._refusal: EngineError | None = None
+        self._greeted = False
+        self._news = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._watchdog: asyncio.TimerHandle | None = None
+
+    async def open(self) -> None:
+        """Bind, and wait until the cores have loaded their model; EngineError where none comes. The ports stay bound
+        then, too: a core may come later."""
+        self._loop = asyncio.get_running_loop()
+        self.wire.open()
+        self._watch()
+        await self._attach()
+        if not self.cores.complete:
+            log.info("waiting for vLLM's engine core to connect to %s", self._address)
+        await self._wait(self._patience.greeting, lambda: self._greeted)
+        await self._wait(self._patience.loading, lambda: self.cores.complete)
+
+    async def close(self) -> None:
+        """Release the ports; the cores stay loaded and wait for the next frontend."""
+        for task in self._tasks:
+            task.cancel()
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+        await self.wire.close()
+
+    # ------------------------------------------------------------------------------------------ what the wire says
+
+    def messages(self, messages: Sequence[list[bytes]]) -> None:
+        """Decode a wake-up's messages and hand them on."""
+        steps = []
+        now = self._loop.time()
+        for frames in messages:
+            step = self._decoded(frames)
+            if step is not None:
+                steps.append((step, frames))
+                core = self.cores.get(step.engine_index)
+                if core is not None:
+                    core.heard = now
+                if step.utility_output is not None:
+                    self._answered(step.engine_index, step.utility_output)
+        self._host.steps(steps)
+
+    def _decoded(self, frames: list[bytes]) -> Outputs | None:
+        if frames[0] == DEAD:
+            self._lose(self.cores.ranks, "vLLM's engine core has failed; its log says why")
+            return None
+        if self._layout is None:
+            return None
+        try:
+            return self._layout.outputs.decode(frames[0])
+        except msgspec.DecodeError as error:
+            # Tokens may be in it that nobody can read: what runs has a gap.
+            self._host.lost(self.cores.ranks, f"vLLM's engine core sent a message that cannot be read: {error}")
+            return None
+
+    def probed(self, output: Output) -> bool:
+        """Whether an output answers a probe."""
+        probe = self._probes.get(output.request_id)
+        if probe is None:
+            return False
+        if not probe.done():
+            try:
+                probe.set_result(columns(output.new_logprobs) - 1)
+            except EngineError as error:
+                probe.set_exception(error)
+        return True
+
+    def greeted(self, rank: int) -> None:
+        """A core process began; one that had this rank before is gone."""
+        self._greeted = True
+        self._refusal = None
+        self._lose((rank,), "vLLM's engine core was started again")
+        self._news.set()
+
+    def ready(self, rank: int, told: Ready) -> None:
+        """A core has loaded its model."""
+        try:
+            self._layout = layout_of(told.vllm_version)
+        except EngineError as error:
+            self.refused(error)
+            return
+        self._greeted = True
+        core = self.cores.add(rank, told, self._loop.time())
+        self.wire.expect(rank)
+        self._later(self._adopt(core))
+
+    def refused(self, error: EngineError) -> None:
+        """A core that cannot be used has connected."""
+        log.error("%s: %s", self._address, error.message)
+        self._refusal = error
+        self._news.set()
+
+    def broken(self, ranks: Sequence[int] | None) -> None:
+        """Connections were lost."""
+        if ranks is not None:
+            self._lose(ranks, "vLLM's engine core went away")
+        else:
+            # Whichever core it was is back, but steps may be missing.
+            self._host.lost(self.cores.ranks, "the connection to vLLM's engine core broke")
+
+    def _lose(self, ranks: Sequence[int], words: str) -> None:
+        gone = [rank for rank in ranks if self.cores.remove(rank)]
+        if gone:
+            log.warning("%s: %s (rank %s)", self._address, words, ", ".join(map(str, gone)))
+            self._host.lost(gone, words)
+            self._later(self._keep())
+
+    # ------------------------------------------------------------------------------------------ cores come and go
+
+    async def _adopt(self, core: Core) -> None:
+        """Learn what a new core did not tell, and let it serve."""
+        try:
+            core.vocabulary = await self._probe(core.rank)
+        except (EngineError, TimeoutError) as error:
+            core.vocabulary = self._expected
+            log.warning("%s: the size of the engine's vocabulary could not be learnt (%r)", self._address, error)
+        if self.cores.get(core.rank) is core:
+            core.up = True
+            self._news.set()
+            await self._keep()
+
+    async def _probe(self, rank: int) -> int:
+        """The size of the vocabulary: as many log probabilities as there are tokens come with one token. The first
+        request for any takes a core some seconds, during which it serves nobody; so this also saves a client that."""
+        name = f"{self._name}-probe-{next(self._numbers)}"
+        found = self._probes[name] = self._loop.create_future()
+        try:
+            self.wire.send(rank, ADD, probe_of(name))
+            async with asyncio.timeout(self._patience.answer):
+                return int(await found)
+        finally:
+            del self._probes[name]
+
+    async def _keep(self) -> None:
+        """Keep what the cores told for a process after this one."""
+        attachment = Attachment(
+            {core.rank: core.ready for core in self.cores if core.up},
+            {core.rank: core.vocabulary for core in self.cores if core.up},
+        )
+        try:
+            await asyncio.to_thread(remember, self._state, attachment)
+        except OSError as error:
+            log.warning("%s cannot be written (%s): after a restart, vLLM must be restarted too", self._state, error)
+
+    async def _attach(self) -> None:
+        """Go on with cores that an earlier process at this address was connected to."""
+        known = await asyncio.to_thread(recall, self._state)
+        for rank, ready in known.cores.items() if known is not None else ():
+            assert known is not None
+            try:
+                self._layout = layout_of(ready.vllm_version)
+                await self._reach(rank)
+            except (EngineError, TimeoutError):
+                continue
+            if self.cores.get(rank) is None:
+                log.info("%s: going on with the engine core of rank %d", self._address, rank)
+                core = self.cores.add(rank, ready, self._loop.time())
+                core.vocabulary = known.vocabularies.get(rank, self._expected)
+                core.up = self._greeted = True
+                self.wire.expect(rank)
+
+    async def _reach(self, rank: int) -> None:
+        """Wait until a core has connected again and answers."""
+        async with asyncio.timeout(self._patience.attaching):
+            while True:
+                if self.wire.reaches(rank):
+                    await self.call(rank, _PING)
+                    return
+                await asyncio.sleep(0.1)
+
+    async def call(self, rank: int, method: str) -> Any:
+        """Call a method of a core; EngineError where it is gone or says no."""
+        number = next(self._numbers)
+        answer = self._calls[number] = self._loop.create_future()
+        try:
+            self.wire.send(rank, UTILITY, [0, number, method, []])
+            return await answer
+        finally:
+            del self._calls[number]
+
+    def _answered(self, rank: int, told: tuple[int, str | None, Any]) -> None:
+        number, error, result = told
+        core = self.cores.get(rank)
+        if core is not None and core.asked is not None:
+            core.asked = None
+            core.up = True
+        answer = self._calls.get(number)
+        if answer is not None and not answer.done():
+            if error is not None:
+                answer.set_exception(EngineError("internal", f"vLLM: {error}"))
+            else:
+                answer.set_result(result[1])
+
+    def _watch(self) -> None:
+        """Now and then: ask a core that owes an answer and is silent whether it lives."""
+        now, patience = self._loop.time(), self._patience
+        for core in self.cores:
+            runs, unanswered = self._host.owed(core.rank, now - patience.silence)
+            if core.asked is None:
+                if runs and (unanswered or now - core.heard > patience.silence):
+                    core.asked = now
+                    self._later(self._ping(core.rank))
+            elif core.up and now - core.asked > patience.answer:
+                core.up = False
+                log.error("%s: the engine core of rank %d takes no requests any more", self._address, core.rank)
+                self._host.lost((core.rank,), "vLLM's engine core does not answer any more")
+        self._watchdog = self._loop.call_later(patience.silence / 6, self._watch)
+
+    async def _ping(self, rank: int) -> None:
+        try:
+            await self.call(rank, _PING)
+        except EngineError as error:
+            log.info("rank %d: %s", rank, error.message)
+
+    # -------------------------------------------------------------------------------------------------- tools
+
+    async def _wait(self, seconds: float, condition: Callable[[], bool]) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                while not condition():
+                    if self._refusal is not None:
+                        raise self._refusal
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            raise EngineError(
+                "unreachable",
+                f"no engine core of vLLM is ready at {self._address} after {seconds:.0f} s; start it by `vllm serve "
+                "MODEL --headless --data-parallel-address HOST --data-parallel-rpc-port PORT`",
+            ) from None
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
