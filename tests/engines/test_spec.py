@@ -27,6 +27,8 @@ from .toytokenizer import ToyTokenizer
         ("litellm:proxy:4000", EngineSpec("litellm", "http://proxy:4000")),
         ("vllm:http://host:8000", EngineSpec("vllm", "http://host:8000")),
         ("vllm:host:8000/", EngineSpec("vllm", "http://host:8000")),
+        ("vllm-core:tcp://127.0.0.1:29550", EngineSpec("vllm-core", "tcp://127.0.0.1:29550")),
+        ("vllm-core:gpu-1:29550/", EngineSpec("vllm-core", "tcp://gpu-1:29550")),
         ("sglang:http://[::1]:30000", EngineSpec("sglang", "http://[::1]:30000")),
         ("trtllm:https://host/path/", EngineSpec("trtllm", "https://host/path")),
         ("llamacpp:http://host:8080", EngineSpec("llamacpp", "http://host:8080")),
@@ -53,6 +55,11 @@ def test_known_specs(text: str, spec: EngineSpec) -> None:
         ("vllm:http://", "not an http"),
         ("vllm:http://x:99999", "not an http"),
         ("openai:http://x?key=1", "no query"),
+        ("vllm-core", "vllm-core:tcp://"),
+        ("vllm-core:http://x:1", "vllm-core:tcp://"),
+        ("vllm-core:tcp://x", "--data-parallel-rpc-port"),
+        ("vllm-core:tcp://0.0.0.0:29550", "can connect to"),
+        ("vllm-core:tcp://x:65535", "can connect to"),
     ],
 )
 def test_refusals_say_what_to_write(text: str, complaint: str) -> None:
@@ -68,3 +75,10 @@ async def test_scripted_is_created_from_its_file(tmp_path: Path) -> None:
     assert (await engine.start()).name == "scripted"
     with pytest.raises(SpecError, match="tokenizer"):
         create_engine(parse_spec(f"scripted:{file}"), None)
+
+
+def test_the_engine_core_needs_a_tokenizer() -> None:
+    spec = parse_spec("vllm-core:tcp://127.0.0.1:29550")
+    with pytest.raises(SpecError, match="tokenizer"):
+        create_engine(spec, None)
+    assert isinstance(create_engine(spec, ToyTokenizer()), Engine)

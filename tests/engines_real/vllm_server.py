@@ -1,4 +1,4 @@
-"""A real vLLM server for tests: tools/engines.py, loaded from where it lies."""
+"""Real engines for tests: tools/engines.py, loaded from where it lies."""
 
 from __future__ import annotations
 
@@ -16,4 +16,7 @@ _SPEC.loader.exec_module(_TOOLS)
 
 BLOCK: int = _TOOLS.BLOCK
 WINDOW: int = _TOOLS.WINDOW
+SGLANG_WINDOW: int = _TOOLS.SGLANG_WINDOW
 VLLMServer = _TOOLS.VLLMServer
+VLLMCore = _TOOLS.VLLMCore
+SGLangServer = _TOOLS.SGLangServer

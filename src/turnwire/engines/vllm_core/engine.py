@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
 
-from turnwire.engines.bridge import pull
+from turnwire.engines.bridge import pull, refuse
 from turnwire.engines.http.spelling import Speller
 from turnwire.engines.interface import (
     Capabilities,
@@ -108,7 +108,7 @@ class VLLMCoreEngine:
         try:
             self._send(request, generation)
         except EngineError as error:
-            self._loop.call_soon(generation.fail, error)
+            return refuse(error, receiver)
         return generation
 
     def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
@@ -157,8 +157,7 @@ class VLLMCoreEngine:
 
     def drop(self, generation: CoreGeneration, *, running: bool) -> None:
         """A generation is over; the core is told where it still works on it."""
-        if self._running.pop(generation.id, None) is None:
-            return
+        del self._running[generation.id]
         core = self._cores.get(generation.rank)
         if core is not None:
             core.load -= 1
