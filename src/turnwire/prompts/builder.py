@@ -18,6 +18,7 @@ from turnwire.prompts.notes import noted
 from turnwire.prompts.policy import Plan, ReplayPolicy
 from turnwire.prompts.prompt import Prompt, Recall, RecalledTurn, Section, Tokenizer
 from turnwire.prompts.recall.history import History
+from turnwire.prompts.replay.foresight import Foresight
 from turnwire.prompts.replay.rewriting import in_template_order, rewritten_in_order, rewritten_on
 from turnwire.prompts.replay.sections import labelled
 from turnwire.prompts.replay.splicer import TemplateSplicer, Text, UnknownSeam
@@ -266,6 +267,21 @@ class _Draft:
             notes=tuple(dict.fromkeys(self._notes)),
             history=self._history.coming(),
             stamp=self._builder.template.stamp,
+            foresight=self._foresight(tail) if begun is None else None,
+        )
+
+    def _foresight(self, tail: str) -> Foresight:
+        builder = self._builder
+        return Foresight(
+            template=builder.template,
+            traits=builder.traits,
+            tokenizer=builder.tokenizer,
+            control=builder.control,
+            messages=self._messages,
+            tools=self._tools,
+            args=self._args(None, None),
+            end_tokens=builder.end_tokens,
+            tail=tail,
         )
 
     def _args(self, before: _SplicedTurn | None, begun: str | None) -> dict[str, Any]:

@@ -18,6 +18,7 @@ NOTES: dict[str, str] = {
     "replay.not_spliced": "earlier turns were rendered by the chat template: {}",
     "replay.order_lost": "the chat template can only group thoughts, text and calls",
     "replay.reasoning_unrendered": "the chat template has no place for earlier reasoning",
+    "replay.store_only": "nothing carries the end of this turn; its exact replay depends on the turn store",
     "replay.text_unrendered": "the chat template shows no text beside calls",
     "stability.billing_dropped": "the billing line was kept out of the prompt",
     "stability.empty_dropped": "an empty {} message was left out of the prompt",

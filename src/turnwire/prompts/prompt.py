@@ -11,9 +11,9 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from turnwire.turns import Message, Note
+from turnwire.turns import Block, Message, Note
 
-__all__ = ["Detokenizer", "HistoryKey", "Prompt", "Recall", "RecalledTurn", "Section", "Tokenizer"]
+__all__ = ["Detokenizer", "HistoryKey", "Prompt", "Recall", "RecalledTurn", "Section", "Tokenizer", "TurnForesight"]
 
 
 class Section(msgspec.Struct, frozen=True, gc=False):
@@ -35,10 +35,19 @@ class HistoryKey(msgspec.Struct, frozen=True, kw_only=True):
     loose: tuple[bytes, ...]
 
 
+class TurnForesight(Protocol):
+    """Knows what the template will make of a turn when its client sends it back."""
+
+    def restores(self, ids: Sequence[int], kept: int, rest: Sequence[Block]) -> bool:
+        """Whether the client's words for `rest`, written after the first `kept` ids, give all of `ids` again."""
+        ...
+
+
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """A prompt ready for an engine. `tail` is the rendered text after the last message (the generation header and any
     pre-filled thought), from which the parser's start state is derived. `history` is the key under which the turn it
-    asks for can be found again; `stamp` is the template's clock, where it has one."""
+    asks for can be found again; `stamp` is the template's clock, where it has one; `foresight` tells at the turn's end
+    whether it can be written again from its words."""
 
     ids: Sequence[int]
     tail: str
@@ -46,6 +55,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[Note, ...] = ()
     history: HistoryKey | None = None
     stamp: str = ""
+    foresight: TurnForesight | None = None
 
 
 class RecalledTurn(msgspec.Struct, frozen=True, kw_only=True):

@@ -102,10 +102,12 @@ class Encoder(Protocol):
     """Turns the events of one turn into bytes, in order. The gateway calls `start` once, `feed` with every batch of
     events (the last batch holds Usage, then Finished), and writes what comes back at once. A non-streaming encoder
     returns b"" until the batch with Finished. Tool-call ids are already minted in the events. `streams` is whether
-    anything is sent before the end; `media_type` is what an HTTP answer declares."""
+    anything is sent before the end; `media_type` is what an HTTP answer declares; `carried` is whether the seal of the
+    turn's end went out with the answer."""
 
     media_type: str
     streams: bool
+    carried: bool
 
     def start(self, usage: Usage) -> bytes:
         """The opening bytes; `usage.prompt` is exact, `usage.cached` as far as known."""

@@ -89,9 +89,10 @@ class Stamping:
             self.notes.append(event)
         return event
 
-    def trailing_seal(self) -> str | None:
-        """The seal of what came after the last thought, once the output is complete."""
-        if self._seals is None:
+    def trailing_seal(self, restores: Callable[[int], bool]) -> str | None:
+        """The seal of what came after the last thought, once the output is complete. None where it is not needed:
+        `restores` says so, by how many ids are in seals already."""
+        if self._seals is None or restores(self._seals.sealed):
             return None
         self._catch_up(self._seals)
         return self._seals.finish()

@@ -20,7 +20,7 @@ from turnwire.parsers import Dialect
 from turnwire.profiles import Profile
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.prompt import Prompt, Tokenizer
-from turnwire.prompts.recall.recall import RecallCache, TurnRecall, stored_turn, turn_keys, turn_space
+from turnwire.prompts.recall.recall import RecallCache, TurnRecall, ids_within, stored_turn, turn_keys, turn_space
 from turnwire.prompts.recall.seals import Sealer, TurnSealer
 from turnwire.prompts.recall.store import TurnStore
 from turnwire.prompts.recall.witness import Witness
@@ -178,6 +178,14 @@ class ModelRuntime:
         if self._sealer is None or self.engine.capabilities.yields != "tokens":
             return None
         return self._sealer.turn(turn_id, model=self.id, tenant=tenant, shape=witness, tail=tail)
+
+    def restores(self, prompt: Prompt, witness: Witness, ids: Sequence[int], sealed: int) -> bool:
+        """Whether a finished turn comes back exactly without a seal of its end: what the client will send back, after
+        what the seals of its thoughts hold (the first `sealed` ids), gives the very same tokens."""
+        if prompt.foresight is None:
+            return False
+        kept = ids_within(self.tokenizer, ids[:sealed], witness.thoughts[-1][1]) if witness.thoughts else 0
+        return prompt.foresight.restores(ids, kept, witness.rest)
 
     @property
     def usable(self) -> bool:

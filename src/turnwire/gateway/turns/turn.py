@@ -31,6 +31,7 @@ from turnwire.gateway.turns.sink import Sink
 from turnwire.gateway.turns.steering import FirstCallOnly, ThinkingBudget, closing_text, thinking_budget
 from turnwire.gateway.turns.token_places import thought_tokens
 from turnwire.parsers import Parser, Start, start_state
+from turnwire.prompts.notes import noted
 from turnwire.prompts.recall.witness import Witness
 from turnwire.protocols.reply import Reply
 from turnwire.protocols.wire import Encoder, ErrorKind, TurnFailure
@@ -371,7 +372,9 @@ class Turn:
             finished = msgspec.structs.replace(finished, reason="stop_sequence", stop_sequence=completion.stop_sequence)
         last += self._stamped(events)
         last += self._violations()
-        trailing = self._stamping.trailing_seal()
+        trailing = self._stamping.trailing_seal(
+            lambda sealed: runtime.restores(record.prompt, self._witness, output.ids, sealed)
+        )
         if trailing is not None:
             last.append(SealCarried(-1, trailing))
             if record.reply is not None:
@@ -385,6 +388,8 @@ class Turn:
         )
         last += (self.usage, finished)
         data = self.encoder.feed(last)
+        if trailing is not None and not self.encoder.carried:
+            self._stamping.notes.append(noted("replay.store_only"))
         self.outcome.usage, self.outcome.finish = self.usage, finished
         self._note_outcome()
         # Before the client can know that the turn is over, and ask for the next one.

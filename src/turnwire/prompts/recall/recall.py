@@ -18,7 +18,7 @@ from turnwire.prompts.recall.store import StoredTurn, TurnStore, call_key, said_
 from turnwire.prompts.recall.witness import content_mark, edits, thought_end, thoughts_as_text, thoughts_mark
 from turnwire.turns import Message, Note, ReasoningBlock, ToolCallBlock
 
-__all__ = ["NOTES", "RecallCache", "TurnRecall", "stored_turn", "turn_keys", "turn_space"]
+__all__ = ["NOTES", "RecallCache", "TurnRecall", "ids_within", "stored_turn", "turn_keys", "turn_space"]
 
 NOTES: dict[str, str] = {
     **{
@@ -183,23 +183,10 @@ class TurnRecall:
             notes.append(_note(f"replay.edited.{changed}"))
             return None
         if not last.last:
-            ids = self._up_to_thought(ids, thought_end(last.shape))
+            ids = ids[: ids_within(self._tokenizer, ids, thought_end(last.shape))]
         tail = segments[0][1].tail
         text = self._tokenizer.decode(ids)
         return RecalledTurn(ids=ids, text=text, complete=last.last, blocks=end + 1, tail=tail)
-
-    def _up_to_thought(self, ids: array[int], end: int | None) -> array[int]:
-        """The ids up to the end of the last thought, where the engine's last batch reached over it. A token that lies
-        across the end goes: what follows the thought is written anew from what the client sent."""
-        if end is None:
-            return ids
-        detokenizer = self._tokenizer.detokenizer()
-        size = 0
-        for place, token in enumerate(ids):
-            size += len(detokenizer.feed((token,)))
-            if size > end:
-                return ids[:place]
-        return ids
 
     # -------------------------------------------------------------------------------------------------- from store
 
@@ -237,6 +224,20 @@ class TurnRecall:
                 if found:
                     return found
         return ()
+
+
+def ids_within(tokenizer: Tokenizer, ids: Sequence[int], end: int | None) -> int:
+    """How many leading ids lie within the first `end` characters of their text, where an engine's batch reached over
+    the end of a thought. A token that lies across the end is none of them: what follows the thought is written anew."""
+    if end is None or len(tokenizer.detokenizer().feed(ids)) <= end:
+        return len(ids)
+    detokenizer = tokenizer.detokenizer()
+    size = 0
+    for place, token in enumerate(ids):
+        size += len(detokenizer.feed((token,)))
+        if size > end:
+            return place
+    return len(ids)
 
 
 def _distinct(turns: Sequence[StoredTurn]) -> list[StoredTurn]:

@@ -184,6 +184,11 @@ class TurnSealer:
             return ""
         return self._next(last=False)
 
+    @property
+    def sealed(self) -> int:
+        """How many ids of the turn are in seals already."""
+        return self._start
+
     def finish(self) -> str | None:
         """The seal of the rest of the turn, or None where there is nothing to seal."""
         if not self._ids and not self._number:

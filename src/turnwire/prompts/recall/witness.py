@@ -16,6 +16,7 @@ import msgspec
 from turnwire.conventions import raw_input
 from turnwire.prompts.recall.same_arguments import MARK_SIZE, argument_marks, same_arguments
 from turnwire.turns import (
+    Block,
     BlockClosed,
     BlockDelta,
     BlockOpened,
@@ -61,7 +62,8 @@ class _Words:
 
 class Witness:
     """Watches the events of a turn on their way to the client. A few list operations per event. `thoughts` are the
-    raw characters, from and to, that the closed thoughts and their marks take."""
+    raw characters, from and to, that the closed thoughts and their marks take; `rest` are the blocks after the last
+    thought."""
 
     def __init__(self) -> None:
         self._text = _Words()
@@ -70,7 +72,9 @@ class Witness:
         self._calls: list[_Call] = []
         self._raw = 0
         self._thought_from = 0
+        self._text_from = 0
         self.thoughts: list[tuple[int, int]] = []
+        self.rest: list[Block] = []
 
     def feed(self, events: Sequence[Event]) -> None:
         """The turn's next events."""
@@ -87,13 +91,18 @@ class Witness:
                 if event.kind != "tool_call":
                     self._open[event.index] = (self._text if event.kind == "text" else self._thoughts).pieces
                     self._thought_from = before
+                    self._text_from = len(self._text.pieces)
             elif isinstance(event, BlockClosed):
                 self._open.pop(event.index, None)
                 if event.kind == "reasoning":
                     self.thoughts.append((self._thought_from, self._raw))
+                    self.rest.clear()
+                else:
+                    self.rest.append(TextBlock(text="".join(self._text.pieces[self._text_from :])))
             elif isinstance(event, ToolCallClosed):
                 marks = None if event.malformed else argument_marks(event.arguments)
                 self._calls.append(_Call(_name_mark(event.name), None if marks is None else marks[0]))
+                self.rest.append(ToolCallBlock(id=str(event.index), name=event.name, arguments=event.arguments))
 
     @property
     def said(self) -> bytes:

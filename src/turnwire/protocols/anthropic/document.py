@@ -33,11 +33,13 @@ class DocumentEncoder:
 
     media_type = "application/json"
     streams = False
+    carried = False
 
     def __init__(self, facts: TurnFacts, echo: Echo | None = None) -> None:
         self._facts = facts
         self._echo = echo or Echo()
         self._reply = Reply()
+        self._carries = False
 
     def start(self, usage: Usage) -> bytes:
         return b""
@@ -55,6 +57,7 @@ class DocumentEncoder:
     def _document(self, event: Finished) -> bytes:
         reply = self._reply
         calls = len(reply.calls)
+        self._carries = self._echo.thinking and bool(calls or not reply.joined("text").strip())
         reason = stop_reason(event.reason, calls)
         if reason is None:
             return self.fail(TurnFailure("engine_failed", "the engine ended the turn without finishing it"))
@@ -63,7 +66,7 @@ class DocumentEncoder:
             "type": "message",
             "role": "assistant",
             "model": self._facts.model,
-            "content": [content for block in reply.blocks if (content := self._content(block, calls)) is not None],
+            "content": [content for block in reply.blocks if (content := self._content(block)) is not None],
             "stop_reason": reason,
             "stop_sequence": event.stop_sequence,
             "usage": usage_object(reply.usage),
@@ -74,7 +77,7 @@ class DocumentEncoder:
             message["context_management"] = {"applied_edits": self._echo.applied_edits}
         return _encode(message)
 
-    def _content(self, block: ReplyBlock, calls: int) -> dict[str, object] | None:
+    def _content(self, block: ReplyBlock) -> dict[str, object] | None:
         """A block of the answer; None for one that shows and carries nothing (see the stream for why)."""
         thinking = self._echo.thinking
         match block.kind:
@@ -88,8 +91,8 @@ class DocumentEncoder:
             case "tool_call":
                 return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": _input(block)}
             case "seal":
-                carries = thinking and calls and block.seal
-                return {"type": "redacted_thinking", "data": block.seal} if carries else None
+                self.carried = bool(self._carries and block.seal)
+                return {"type": "redacted_thinking", "data": block.seal} if self.carried else None
 
 
 def _input(call: ReplyBlock) -> object:

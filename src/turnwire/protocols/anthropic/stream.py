@@ -55,6 +55,7 @@ class StreamEncoder:
 
     media_type = "text/event-stream"
     streams = True
+    carried = False
 
     def __init__(self, facts: TurnFacts, echo: Echo | None = None, *, framing: Framing = SSE) -> None:
         self._facts = facts
@@ -64,6 +65,7 @@ class StreamEncoder:
         self._open: dict[int, _Open] = {}
         self._blocks = 0
         self._calls = 0
+        self._spoke = False
         self._usage = Usage(0)
         self._ended = False
 
@@ -129,6 +131,7 @@ class StreamEncoder:
                 block.held.append(text)
                 return
             text = "".join((*block.held, text))
+            self._spoke = self._spoke or block.kind == "text"
             self._show(block, _blank(block.kind), out)
         if text and not (self._echo.omit_thinking and block.kind == "reasoning"):
             block.sent = True
@@ -171,11 +174,12 @@ class StreamEncoder:
         out.append(self._stop(block.index))
 
     def _carry(self, event: SealCarried, out: list[bytes]) -> None:
-        """A trailing redacted thought carries the seal of what the model wrote after its last thought. It is sent only
-        where the turn holds a call: clients take a call-less message for the final answer, and some read that from its
-        last block alone, so that a trailing thought would hide the text."""
-        if not (self._echo.thinking and self._calls and event.seal):
+        """A trailing redacted thought carries the seal of what the model wrote after its last thought. It is not sent
+        after text alone: clients take a message without calls for the final answer, and some read that from its last
+        block, so that a trailing thought would hide the text."""
+        if not (self._echo.thinking and event.seal and (self._calls or not self._spoke)):
             return
+        self.carried = True
         block = _Open("reasoning")
         self._show(block, {"type": "redacted_thinking", "data": event.seal}, out)
         out.append(self._stop(block.index))

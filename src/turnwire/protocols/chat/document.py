@@ -24,6 +24,7 @@ class DocumentEncoder:
 
     media_type = "application/json"
     streams = False
+    carried = False
 
     def __init__(
         self, facts: TurnFacts, echo: Echo | None = None, *, choice: int = 0, shared: SharedAnswer | None = None
@@ -57,6 +58,7 @@ class DocumentEncoder:
         if thoughts := reply.joined("reasoning", BLOCK_BREAK):
             message["reasoning_content"] = thoughts
         if seals := _seals(reply):
+            self.carried = reply.blocks[-1].kind == "seal"
             message["reasoning_details"] = [seal_detail(seal, index) for index, seal in enumerate(seals)]
         if calls := reply.calls:
             message["tool_calls"] = [

@@ -46,6 +46,7 @@ class StreamEncoder:
 
     media_type = "text/event-stream"
     streams = True
+    carried = False
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class StreamEncoder:
         self._calls: dict[int, int] = {}
         self._thoughts: dict[int, list[str]] = {}
         self._heads: dict[int, tuple[bytes, bytes]] = {}
-        self._carried = 0
+        self._details = 0
         self._scores: list[tuple[str, float, tuple[tuple[str, float], ...]]] = []
         self._unwritten: dict[int, str] = {}
         self._spoken: set[str] = set()
@@ -164,12 +165,13 @@ class StreamEncoder:
 
     def _sealed(self, event: SealCarried, out: list[bytes]) -> None:
         # Of use only where a thought came before: clients keep the list with the message's reasoning.
-        if self._carried:
+        if self._details:
+            self.carried = True
             self._carry(event.seal, out)
 
     def _carry(self, seal: str, out: list[bytes]) -> None:
-        out.append(self._chunk({"reasoning_details": [seal_detail(seal, self._carried)]}))
-        self._carried += 1
+        out.append(self._chunk({"reasoning_details": [seal_detail(seal, self._details)]}))
+        self._details += 1
 
     def _scored(self, event: TokensScored, out: list[bytes]) -> None:
         self._scores += event.tokens

@@ -73,6 +73,7 @@ class StreamEncoder:
 
     media_type = "text/event-stream"
     streams = True
+    carried = False
 
     def __init__(self, shared: SharedAnswer, index: int, prompt: str, *, framing: Framing = SSE) -> None:
         self._framing = framing
@@ -122,6 +123,7 @@ class DocumentEncoder:
 
     media_type = "application/json"
     streams = False
+    carried = False
 
     def __init__(self, shared: SharedAnswer, index: int, prompt: str) -> None:
         self._shared = shared

@@ -66,6 +66,7 @@ class CompactedEncoder:
 
     media_type = "application/json"
     streams = False
+    carried = False
 
     def __init__(self, facts: TurnFacts, echo: Echo) -> None:
         self._facts = facts

@@ -80,6 +80,7 @@ class StreamEncoder:
 
     media_type = "text/event-stream"
     streams = True
+    carried = False
 
     def __init__(
         self, facts: TurnFacts, echo: Echo, *, now: Callable[[], float] | None = None, framing: Framing = SSE
@@ -190,11 +191,12 @@ class StreamEncoder:
         return self._frames(events)
 
     def _carry(self, seal: str) -> bytes:
-        """The seal of what came after the last thought. A client that did not ask to carry reasoning gets none behind a
+        """The seal of what came after the last thought. A client that did not ask to carry reasoning gets none after a
         message: much code takes the last item for the answer."""
         answered = not self._items or self._items[-1].startswith(b'{"id":"msg_')
         if answered and not self._echo.stateless:
             return b""
+        self.carried = True
         events, item = carrier_item(self._turn_id, len(self._items), seal)
         self._items.append(item)
         return self._frames(events)
@@ -237,6 +239,7 @@ class DocumentEncoder:
 
     media_type = "application/json"
     streams = False
+    carried = False
 
     def __init__(self, stream: StreamEncoder) -> None:
         self._stream = stream

@@ -1,0 +1,134 @@
+"""Whether a turn comes back exactly by itself: known at its end, before the client has sent anything back.
+
+Promise: `restores` is true only where writing the turn again from what clients return gives the very ids that the model
+wrote, whatever the known habits of clients do to its arguments. Long turns are not tried; the answer is then no.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from turnwire.prompts.prompt import Tokenizer
+from turnwire.prompts.replay.rewriting import in_template_order, rewritten_on
+from turnwire.prompts.replay.splicer import TemplateSplicer
+from turnwire.prompts.templates.control_text import ControlText
+from turnwire.prompts.templates.template import Renderer
+from turnwire.prompts.templates.traits import TemplateTraits
+from turnwire.turns import Block, Message, TextBlock, Tool, ToolCallBlock
+
+__all__ = ["Foresight", "survives_clients"]
+
+_MOST_CHARS = 16_384
+_SAFE = 2**53
+
+
+class Foresight(msgspec.Struct, frozen=True, kw_only=True):
+    """What the template will make of the turn that one prompt asks for. `messages` are the conversation's, `tail` is
+    the generation header, `args` are the switches the turn is written with."""
+
+    template: Renderer
+    traits: TemplateTraits
+    tokenizer: Tokenizer
+    control: ControlText
+    messages: Sequence[Message]
+    tools: Sequence[Tool]
+    args: dict[str, Any]
+    end_tokens: tuple[str, ...]
+    tail: str
+
+    def restores(self, ids: Sequence[int], kept: int, rest: Sequence[Block]) -> bool:
+        """Whether the client's words for `rest`, written after the first `kept` ids, give all of `ids` again. `kept` is
+        0 where nothing of the turn is carried in seals; `rest` is then all of it."""
+        rest = [block for block in rest if not isinstance(block, TextBlock) or block.text.strip()]
+        message = Message(role="assistant", blocks=tuple(rest))
+        if sum(map(_size, rest)) > _MOST_CHARS or self.control.in_message(message):
+            return False
+        calls = [block for block in rest if isinstance(block, ToolCallBlock)]
+        if not all(self._survives(call) for call in calls):
+            return False
+        seams = self.traits.seams
+        seam = (seams.to_tool if calls else seams.to_user) or ""
+        written = self._without_end(ids, seam)
+        if kept:
+            text = rewritten_on(self._splicer(calls), self.traits, rest, self.args, after_thought=True)
+            return text is not None and written[kept:] == self.tokenizer.encode(text)
+        return in_template_order(rest) and self._whole(written, message, seam)
+
+    def _whole(self, written: list[int], message: Message, seam: str) -> bool:
+        """Whether the template's own rendering of the message, between its header and what follows, has these ids."""
+        text = self._splicer([b for b in message.blocks if isinstance(b, ToolCallBlock)]).rewritten(message, self.args)
+        if text is None or not seam or not self.tail:
+            return False
+        encode = self.tokenizer.encode
+        return encode(self.tail + text + seam) == [*encode(self.tail), *written, *encode(seam)]
+
+    def _splicer(self, calls: Sequence[ToolCallBlock]) -> TemplateSplicer:
+        """A splicer that shows no more than it must: neither the system text nor the tools that are not called."""
+        opening = 1 if self.messages and self.messages[0].role == "system" else 0
+        called = [tool for tool in self.tools if any(call.name == tool.name for call in calls)]
+        return TemplateSplicer(self.template, self.traits, self.messages[opening:], called, [], self.end_tokens)
+
+    def _survives(self, call: ToolCallBlock) -> bool:
+        tool = next((tool for tool in self.tools if tool.name == call.name), None)
+        if tool is None or call.kind != "function" or tool.kind != "function":
+            return False
+        return survives_clients(call.arguments, tool.schema, as_text=self.traits.arguments == "text")
+
+    def _without_end(self, ids: Sequence[int], seam: str) -> list[int]:
+        """The ids without the end token that the template writes as well."""
+        written = list(ids)
+        last = self.tokenizer.decode(written[-1:]) if written else ""
+        return written[:-1] if last in self.end_tokens and seam.startswith(last) else written
+
+
+def survives_clients(arguments: str, schema: Mapping[str, Any], *, as_text: bool) -> bool:
+    """Whether every known client returns these arguments so that they render the same: they parse and write them again
+    without blanks, put keys in the schema's order, add its defaults and drop nulls, convert values to the schema's
+    types, strip blanks at line ends, and round large integers. `as_text`: the template shows the JSON as it came."""
+    try:
+        value = msgspec.json.decode(arguments)
+    except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
+        return False
+    properties = schema.get("properties")
+    if not isinstance(value, dict) or not isinstance(properties, dict):
+        return False
+    if as_text and arguments != json.dumps(value, separators=(",", ":"), ensure_ascii=False):
+        return False
+    if [key for key in properties if key in value] != list(value):
+        return False
+    for name, described in properties.items():
+        known = described if isinstance(described, dict) else {}
+        if name not in value:
+            if "default" in known:
+                return False
+        elif not _unchanged(value[name]) or (isinstance(value[name], str) and known.get("type") != "string"):
+            return False
+    return True
+
+
+def _unchanged(value: Any) -> bool:
+    todo = [value]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, dict | list):
+            todo.extend(value.values() if isinstance(value, dict) else value)
+        elif not _keeps(value):
+            return False
+    return True
+
+
+def _keeps(value: Any) -> bool:
+    """Whether clients leave a single value alone."""
+    if isinstance(value, str):
+        return all(line == line.rstrip() for line in value.split("\n"))
+    if isinstance(value, float):
+        return not value.is_integer()
+    return value is not None and abs(value) <= _SAFE
+
+
+def _size(block: Block) -> int:
+    return len(block.text) if isinstance(block, TextBlock) else len(getattr(block, "arguments", ""))
