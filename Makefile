@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+INSTALL := @$(BIN)/python tools/install.py
 # Where big things live: outside the clone, shared by all clones of a user.
 CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwire
 
@@ -20,15 +20,16 @@ help:
 	@echo "make bench         CPU per token of the stream path"
 
 $(BIN)/python:
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --upgrade pip
+	@echo "making $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	$(INSTALL) --upgrade pip
 
 $(VENV)/.serve: pyproject.toml | $(BIN)/python
-	$(PIP) install --editable ".[server,embedded]"
+	$(INSTALL) --editable ".[server,embedded]"
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(PIP) install --editable ".[server,embedded,dev]"
+	$(INSTALL) --editable ".[server,embedded,dev]"
 	@touch $@ $(VENV)/.serve
 
 serve: $(VENV)/.serve

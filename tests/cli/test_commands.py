@@ -188,3 +188,48 @@ def test_an_impossible_port_is_said() -> None:
     result = run("serve", "--port", "99999")
     assert result.exit_code == 1
     assert "--port: 'port' has a wrong value" in result.output
+
+
+def test_the_version_and_the_module() -> None:
+    assert run("--version").output.strip() == turnwire.__version__
+    command = [sys.executable, "-m", "turnwire", "--version"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == turnwire.__version__
+
+
+def test_without_its_extras_the_command_says_what_to_install() -> None:
+    program = (
+        "import sys\n"
+        "class NoClick:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'click': raise ModuleNotFoundError('No module named click', name='click')\n"
+        "sys.meta_path.insert(0, NoClick())\n"
+        "from turnwire.__main__ import main\n"
+        "main()\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "pip install 'turnwire[server]'" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_the_installer_shows_life_and_keeps_pips_exit_code() -> None:
+    tool = str(Path(__file__).parents[2] / "tools" / "install.py")
+    fine = subprocess.run([sys.executable, tool, "--dry-run", "pip"], capture_output=True, text=True, check=False)
+    assert (fine.returncode, "done in" in fine.stdout) == (0, True), fine.stderr
+    command = [sys.executable, tool, "--no-index", "no-such-package-at-all"]
+    failed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert failed.returncode != 0
+    assert "no-such-package-at-all" in failed.stderr
+
+
+def test_what_a_gateway_writes_is_its_owners(tmp_path: Path) -> None:
+    store = tmp_path / "store.db"
+    command = [sys.executable, "-m", "turnwire", "serve", "--port", "0", "--engine", script(tmp_path)]
+    server = subprocess.Popen([*command, "--store", f"sqlite:{store}"], stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    assert "on http" in server.stdout.readline()
+    server.send_signal(signal.SIGTERM)
+    server.wait(timeout=30)
+    made = [path for path in tmp_path.iterdir() if path.name.startswith("store.db")]
+    assert made
+    assert all(path.stat().st_mode & 0o077 == 0 for path in made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -118,3 +119,56 @@ def test_who_waits_as_long_as_told_is_let_in() -> None:
         assert told is not None
         now[0] += float(told[1])
         use.ask()
+
+
+def test_a_key_opens_nothing_after_its_time() -> None:
+    now = datetime.now(UTC)
+    ring = Keyring(
+        [
+            Key(name="old", hash=hash_key("old"), expires=now - timedelta(seconds=1)),
+            Key(name="new", hash=hash_key("new"), expires=now + timedelta(days=1)),
+            Key(name="naive", hash=hash_key("naive"), expires=(now - timedelta(seconds=1)).replace(tzinfo=None)),
+        ]
+    )
+    assert [ring.find(secret) is not None for secret in ("old", "new", "naive")] == [False, True, False]
+
+
+def test_a_changed_file_is_read_again_and_an_empty_one_lets_nobody_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys, "_LOOK_SECONDS", 0.0)
+    path = tmp_path / "keys.toml"
+    first, second = (f'[[key]]\nname = "{name}"\nhash = "{hash_key(name)}"\n' for name in ("one", "two"))
+    path.write_text(first)
+    ring = Keyring.load(str(path))
+    assert (ring.find("one") is not None, ring.find("two")) == (True, None)
+    path.write_text(first + second)
+    assert ring.find("two") is not None
+    path.write_text("broken [")
+    assert ring.find("two") is not None, "an unreadable file changes nothing"
+    path.write_text("# no keys\n")
+    assert (ring.find("one"), ring.find("two"), ring.find(None)) == (None, None, None)
+    path.unlink()
+    assert ring.find("one") is None
+    empty = tmp_path / "empty.toml"
+    empty.write_text("")
+    assert bool(Keyring.load(str(empty)))
+    assert Keyring.load(str(empty)).find(None) is None
+
+
+def test_keys_are_listed_and_revoked(tmp_path: Path) -> None:
+    path = tmp_path / "keys.toml"
+    file = ["--file", str(path)]
+    run = CliRunner().invoke
+    secret = run(main, ["keys", "new", "alice", *file, "--days", "30", "--per-minute", "9"]).output.splitlines()[0]
+    run(main, ["keys", "new", "bob", *file, "--admin"])
+    assert path.stat().st_mode & 0o777 == 0o600
+    shown = run(main, ["keys", "list", *file]).output
+    assert re.search(r"alice  tenant alice  inference  9 a minute  expires \d{4}-", shown)
+    assert "bob  tenant bob  inference+admin" in shown
+    assert secret not in shown
+    assert "Revoked alice. 1 keys" in run(main, ["keys", "revoke", "alice", *file]).output
+    ring = Keyring.load(str(path))
+    assert ([key.name for key in ring.keys], ring.find(secret)) == (["bob"], None)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "There are: bob" in run(main, ["keys", "revoke", "alice", *file]).output

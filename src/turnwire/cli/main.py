@@ -22,6 +22,7 @@ from turnwire.cli.serve import serve
 __all__ = ["main"]
 
 
+@click.version_option(turnwire.__version__, "--version", message="%(version)s")
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 def main() -> None:
     """The serving layer between agent harnesses and model engines."""

@@ -91,6 +91,8 @@ def serve(config: str | None, **flags: Any) -> None:
         raise click.ClickException(
             f"No API key is set, so {settings.host} would let anybody in. Set --keys FILE, or say --allow-anonymous."
         )
+    # Turns, responses and records are their owner's: no file that the gateway makes can be read by others.
+    os.umask(0o077)
     _start_log(settings.log_level, settings.log_format)
     listener = _listen(settings.host, settings.port)
     try:

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
+import os
 import secrets
+import time
 import tomllib
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -21,7 +25,11 @@ from turnwire.turns import Conversation
 
 __all__ = ["ANONYMOUS", "Key", "Keyring", "KeysError", "hash_key", "new_key", "presented", "ranked"]
 
+log = logging.getLogger("turnwire.keys")
+
 Scope = Literal["inference", "admin"]
+_LOOK_SECONDS = 1.0
+"""How often, at most, the file of keys is looked at."""
 
 
 class KeysError(ValueError):
@@ -30,7 +38,7 @@ class KeysError(ValueError):
 
 class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One key. `concurrency` bounds its running turns, `requests_per_minute` how often it may ask; None: unbounded.
-    Turns of a key with a higher `priority` are served earlier."""
+    Turns of a key with a higher `priority` are served earlier. From `expires` on it opens nothing."""
 
     name: str
     hash: str
@@ -39,6 +47,14 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     concurrency: int | None = None
     requests_per_minute: int | None = None
     priority: int = 0
+    expires: datetime | None = None
+
+    def expired(self, now: datetime) -> bool:
+        """Whether its time is over; a time without a zone is UTC."""
+        if self.expires is None:
+            return False
+        expires = self.expires if self.expires.tzinfo is not None else self.expires.replace(tzinfo=UTC)
+        return now >= expires
 
     @property
     def owner(self) -> str:
@@ -83,26 +99,39 @@ def ranked(conversation: Conversation, key: Key) -> Conversation:
 
 
 class Keyring:
-    """All keys. Empty means that everybody is anonymous."""
+    """All keys. Without keys and without a file of them, everybody is anonymous. A file that changes is read again
+    within a second; one that has become unreadable changes nothing, one without keys lets nobody in."""
 
-    def __init__(self, keys: Sequence[Key] = ()) -> None:
+    def __init__(self, keys: Sequence[Key] = (), path: str | None = None) -> None:
+        self._path = path
+        self._stamp = _stamp(path)
+        self._looked = time.monotonic()
+        self._keys = self._checked(keys)
+
+    @staticmethod
+    def _checked(keys: Sequence[Key]) -> tuple[Key, ...]:
         names = [key.name for key in keys]
         if doubled := {name for name in names if names.count(name) > 1}:
             raise KeysError(f"Two keys have the same name: {', '.join(sorted(doubled))}.")
         for key in keys:
             if not key.hash.startswith("sha256:") or len(key.hash) != 71:
                 raise KeysError(f"The key '{key.name}' has no usable hash; make one with: turnwire keys new {key.name}")
-        self._keys = tuple(keys)
+        return tuple(keys)
 
     def __bool__(self) -> bool:
-        return bool(self._keys)
+        return self._path is not None or bool(self._keys)
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """All of them, expired ones too."""
+        return self._keys
 
     @classmethod
     def load(cls, path: str) -> Keyring:
         """Read a TOML file of `[[key]]` tables."""
         try:
             data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-            return cls(msgspec.convert(data, _KeysFile).key)
+            return cls(msgspec.convert(data, _KeysFile).key, path)
         except FileNotFoundError:
             raise KeysError(f"The keys file {path} does not exist; make a key with: turnwire keys new NAME") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
@@ -110,11 +139,36 @@ class Keyring:
 
     def find(self, secret: str | None) -> Key | None:
         """The key behind a secret. Every stored hash is compared, so that time says nothing."""
-        if not self._keys:
+        if not self:
             return ANONYMOUS
+        self._reread()
         digest = hash_key(secret or "")
         found = None
         for key in self._keys:
             if hmac.compare_digest(digest, key.hash):
                 found = key
-        return found if secret else None
+        return found if secret and found is not None and not found.expired(datetime.now(UTC)) else None
+
+    def _reread(self) -> None:
+        if self._path is None or time.monotonic() - self._looked < _LOOK_SECONDS:
+            return
+        self._looked = time.monotonic()
+        stamp = _stamp(self._path)
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._keys = Keyring.load(self._path).keys
+        except KeysError as error:
+            log.error("the keys stay as they were: %s", error)
+        else:
+            log.info("keys read again from %s: %d", self._path, len(self._keys))
+
+
+def _stamp(path: str | None) -> tuple[int, int] | None:
+    """What changes when a file does."""
+    try:
+        status = os.stat(path) if path is not None else None
+    except OSError:
+        return None
+    return (status.st_mtime_ns, status.st_size) if status is not None else None

@@ -1,53 +1,112 @@
-"""What `turnwire doctor` finds: the model, how it writes, what its template does, and what would break prefix reuse.
+"""What `turnwire doctor` finds: the models, how they write, what their templates do, what would break prefix reuse.
 
-Promise: a list of findings, each fine, a warning or an error, and each that is not fine says what to do.
+Promise: a list of findings, each fine, a warning or an error; each that is not fine says what to do. Only what is
+really used is judged: where a model's own server writes the prompts, no template or tokenizer of ours is spoken of.
 """
 
 from __future__ import annotations
 
+import os
+import socket
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Literal
 
 import msgspec
 
 from turnwire.gateway.door.keys import Keyring, KeysError
 from turnwire.gateway.settings import Settings
-from turnwire.gateway.setup.assembly import AssemblyError, assemble
+from turnwire.gateway.setup.assembly import AssemblyError, assemble_models
+from turnwire.gateway.setup.config_check import problems
+from turnwire.gateway.setup.trying import Trial, try_models
 from turnwire.gateway.turns.runtime import ModelRuntime
+from turnwire.prompts.templates.template import ChatTemplate
 from turnwire.prompts.templates.traits import KeptThought, TemplateTraits
 
 __all__ = ["Finding", "diagnose", "template_findings"]
 
+State = Literal["fine", "warning", "error"]
+
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that was looked at."""
+    """One thing that was looked at. `model` is set where several are served."""
 
     topic: str
-    state: Literal["fine", "warning", "error"]
+    state: State
     text: str
     fix: str = ""
+    model: str = ""
 
 
-async def diagnose(settings: Settings) -> list[Finding]:
-    """Put the gateway together as `serve` would, look at it, and take it apart again."""
-    findings = _keys(settings)
+async def diagnose(settings: Settings, *, trial: bool = False) -> list[Finding]:
+    """Put the gateway together as `serve` would, look at it, and take it apart again. With `trial` a short conversation
+    with a tool call is really held with each model."""
+    findings = [*_port(settings), *_keys(settings)]
+    wrong = problems(settings, os.environ)
+    if wrong:
+        return findings + [Finding("settings", "error", problem) for problem in wrong]
     try:
-        runtime = await assemble(settings)
+        runtimes = await assemble_models(settings)
     except AssemblyError as error:
-        return [*findings, Finding("model", "error", str(error), "change what it says, then run doctor again")]
+        return [*findings, Finding("model", "error", str(error))]
     try:
-        return [*findings, *await _engine(runtime), *_model(runtime), *template_findings(runtime.builder.traits)]
+        for runtime in runtimes:
+            name = runtime.id if len(runtimes) > 1 else ""
+            findings += [msgspec.structs.replace(each, model=name) for each in await _model_findings(runtime)]
+        if trial:
+            findings += [_tried(each) for each in await try_models(settings, runtimes)]
+        return findings
     finally:
-        await runtime.engine.close()
+        for runtime in runtimes:
+            await runtime.engine.close()
+
+
+async def _model_findings(runtime: ModelRuntime) -> list[Finding]:
+    findings = [*await _engine(runtime), _served(runtime)]
+    if not runtime.writes_prompts:
+        text = "written and counted by the server: no exact replay, no prefix diagnosis"
+        return [*findings, Finding("prompts", "fine", text)]
+    special = len(runtime.tokenizer.special_tokens)
+    findings += [
+        Finding("dialect", "fine", runtime.dialect.name),
+        Finding("tokenizer", "fine", f"{runtime.tokenizer.vocab_size:,} tokens, {special} of them special"),
+        *template_findings(runtime.builder.traits),
+        *_clock(runtime),
+    ]
+    return findings
+
+
+def _port(settings: Settings) -> list[Finding]:
+    if settings.port == 0:
+        return []
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((settings.host, settings.port))
+        except OSError as error:
+            text = f"{settings.host}:{settings.port} cannot be listened on: {error.strerror}"
+            return [Finding("port", "error", text, "stop what runs there, or serve with --port 0")]
+    return [Finding("port", "fine", f"{settings.host}:{settings.port} is free")]
 
 
 def _keys(settings: Settings) -> list[Finding]:
     if not settings.keys:
-        return [Finding("keys", "fine", "no keys: everybody on this machine may use the gateway", "")]
+        return [Finding("keys", "fine", "no keys: everybody on this machine may use the gateway")]
     try:
-        Keyring.load(settings.keys)
+        ring = Keyring.load(settings.keys)
     except KeysError as error:
-        return [Finding("keys", "error", str(error), "make a key with: turnwire keys new NAME")]
-    return [Finding("keys", "fine", f"keys from {settings.keys}; nobody gets in without one")]
+        return [Finding("keys", "error", str(error), f"turnwire keys new NAME --file {settings.keys}")]
+    now = datetime.now(UTC)
+    gone = [key.name for key in ring.keys if key.expired(now)]
+    if len(gone) == len(ring.keys):
+        text = f"{settings.keys} holds no key that opens anything"
+        return [Finding("keys", "error", text, f"turnwire keys new NAME --file {settings.keys}")]
+    findings = [Finding("keys", "fine", f"{len(ring.keys)} keys from {settings.keys}; nobody gets in without one")]
+    if gone:
+        fix = f"turnwire keys revoke NAME --file {settings.keys}"
+        findings.append(Finding("keys", "warning", f"expired: {', '.join(gone)}", fix))
+    return findings
 
 
 async def _engine(runtime: ModelRuntime) -> list[Finding]:
@@ -62,24 +121,20 @@ async def _engine(runtime: ModelRuntime) -> list[Finding]:
             "" if reachable else "start the engine, or check its address",
         )
     ]
-    findings += [Finding("engine", "warning", warning, "set that flag") for warning in info.warnings]
-    if not can.cached_tokens:
-        text = "the engine does not tell how much of a prompt it had cached"
-        findings.append(Finding("engine", "warning", text, "turn on cached-token reporting (see docs/engines.md)"))
+    # An engine's warning says itself with which flag to start it.
+    findings += [Finding("engine", "warning", warning) for warning in info.warnings]
+    if not can.cached_tokens and not any("cached tokens" in warning for warning in info.warnings):
+        findings.append(Finding("engine", "fine", "it does not tell how much of a prompt it had cached"))
     guided = ", ".join(sorted(can.guided)) or "none"
     findings.append(Finding("engine", "fine", f"yields {can.yields}; guided decoding: {guided}"))
     return findings
 
 
-def _model(runtime: ModelRuntime) -> list[Finding]:
+def _served(runtime: ModelRuntime) -> Finding:
     profile = runtime.profile
-    known = f"profile {profile.name}" if profile else "no profile; the template decides"
-    special = len(runtime.tokenizer.special_tokens)
-    return [
-        Finding("model", "fine", f"{runtime.id} ({known})"),
-        Finding("dialect", "fine", runtime.dialect.name),
-        Finding("tokenizer", "fine", f"{runtime.tokenizer.vocab_size:,} tokens, {special} of them special"),
-    ]
+    title = f"{runtime.id}: {profile.title}" if profile else f"{runtime.id}: no profile; defaults hold"
+    roles = f"; roles: {', '.join(runtime.roles)}" if runtime.roles else ""
+    return Finding("model", "fine", title + roles)
 
 
 def template_findings(traits: TemplateTraits) -> list[Finding]:
@@ -88,9 +143,8 @@ def template_findings(traits: TemplateTraits) -> list[Finding]:
     kept: tuple[KeptThought, ...] = traits.kept_with_switch + traits.kept
     every_turn: KeptThought = "text_before"
     if not traits.tools:
-        findings.append(
-            Finding("template", "warning", "the chat template shows no tools to the model", "use a template that does")
-        )
+        text = "the chat template shows no tools to the model"
+        findings.append(Finding("template", "warning", text, "use a template that does: --template FILE"))
     if traits.thinks:
         field = traits.reasoning_field or "nowhere"
         findings.append(Finding("template", "fine", f"reads earlier thoughts from: {field}"))
@@ -99,15 +153,39 @@ def template_findings(traits: TemplateTraits) -> list[Finding]:
             findings.append(Finding("template", "fine", f"keeps all thoughts with {traits.history_switch}"))
         elif traits.reasoning_field is None or every_turn not in kept:
             text = "drops thoughts of earlier user turns, so the prefix breaks at each new question"
-            findings.append(
-                Finding(
-                    "template", "warning", text, "serve with --history-thinking keep: turns are then spliced exactly"
-                )
-            )
+            fix = "serve with --history-thinking keep: turns are then spliced exactly"
+            findings.append(Finding("template", "warning", text, fix))
         if traits.thinking_off is not None:
             findings.append(Finding("template", "fine", f"thinking is switched off with {traits.thinking_off}"))
     if traits.mid_system is None:
         text = "takes no system message in mid-conversation; such messages are folded into user messages"
         findings.append(Finding("template", "fine", text))
-    findings += [Finding("template", "warning", note) for note in traits.notes]
+    findings += [Finding("template", "warning", note, "use another template: --template FILE") for note in traits.notes]
     return findings
+
+
+def _clock(runtime: ModelRuntime) -> list[Finding]:
+    """Whether the template writes the time: rendered at two times, an unchanged conversation must not change."""
+    template = runtime.builder.template
+    if not isinstance(template, ChatTemplate):
+        return []
+    now = datetime.now(UTC)
+    shown = []
+    for later in (timedelta(), timedelta(seconds=61), timedelta(days=1)):
+        at = now + later
+        shown.append(template.with_clock(partial(_at, at)).render([{"role": "user", "content": "Hi"}]))
+    if shown[0] != shown[1]:
+        text = "writes the time of day into the prompt: no prefix is ever reused"
+        return [Finding("template", "error", text, "use a template without a clock: --template FILE")]
+    if shown[0] != shown[2]:
+        text = "writes the date into the prompt: every prefix breaks at midnight"
+        return [Finding("template", "warning", text, "use a template without a date: --template FILE")]
+    return []
+
+
+def _at(moment: datetime) -> datetime:
+    return moment
+
+
+def _tried(trial: Trial) -> Finding:
+    return Finding("trial", trial.state, trial.text, trial.fix, trial.model)
