@@ -135,11 +135,12 @@ async def test_a_request_brings_no_template_and_its_arguments_cannot_hide_the_co
 async def test_a_template_that_runs_away_is_a_refusal(serve: Serve, tmp_path: Path) -> None:
     template = tmp_path / "t.jinja"
     template.write_text(
-        "{% for m in messages %}{{ m.content }}{% for i in range(90000) %}{% for j in range(90000) %}{% endfor %}"
-        "{% endfor %}{% endfor %}"
+        "{% for m in messages %}{{ m.content }}{% if 'run away' in m.content %}{% for i in range(90000) %}"
+        "{% for j in range(90000) %}{% endfor %}{% endfor %}{% endif %}{% endfor %}"
     )
     client = await serve({"text": "Hi."}, template=str(template), template_steps=200_000)
-    status, error = await client.post("/v1/messages", request(stream=False, tools=[]))
+    messages = [{"role": "user", "content": "run away"}]
+    status, error = await client.post("/v1/messages", request(stream=False, tools=[], messages=messages))
     assert status == 400
     assert "template" in error["error"]["message"]
 
