@@ -29,6 +29,7 @@ from turnwire.gateway.settings import Settings
 from turnwire.gateway.setup.assembly import assemble
 from turnwire.gateway.telemetry.journal import Journal
 from turnwire.gateway.turns.turn import Turn
+from turnwire.protocols.decoded import DecodedParts
 
 from .mortal import MortalEngine, said
 
@@ -160,11 +161,14 @@ async def test_no_turn_is_lost_doubled_or_cut_short_as_a_success(tmp_path: Path,
                 gc.collect()
 
 
-async def test_memory_is_back_where_it_was_once_the_storm_is_over(tmp_path: Path) -> None:
+async def test_memory_is_back_where_it_was_once_the_storm_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DecodedParts, "put", lambda *_: None)
     async with gateway_on(tmp_path, range(70, 73)) as (base, gateway, engines):
         runtime = gateway.runtimes[0]
         # What turns are remembered by has bounds of its own; here it would hide what should not be there.
-        # So has the cache of tokenized texts, which is why only the rooms that a turn runs through are weighed.
+        # So have decoded messages and the cache of tokenized texts, which is why only the rooms that a turn runs through are weighed.
         runtime.remember = lambda passage: None  # type: ignore[method-assign]
         gateway.journal = Journal(1)
         pool = runtime.engine
