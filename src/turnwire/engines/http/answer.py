@@ -23,6 +23,9 @@ _CHUNK_LINE = re.compile(rb"([0-9a-fA-F]{1,12})(?:[ \t]*;[^\r\n]*)?\r\n").match
 _CHUNK_LINE_BEGUN = re.compile(rb"(?:[0-9a-fA-F]{1,12}(?:[ \t]*(?:;[^\r\n]*)?\r?)?)?\Z").match
 _STATUS_BEGUN = b"HTTP/1."
 
+# Looking a chunk's size up costs a third of reading it; other spellings and larger ones are read.
+_SIZES = {b"%x" % size: size for size in range(1, 2048)}
+
 
 class MalformedAnswer(Exception):
     """Bytes that are no HTTP/1.1 answer; the message says what is wrong with them. `before` are the body bytes of the
@@ -44,11 +47,26 @@ class State(Enum):
     OVER = "answer complete"
 
 
+_AT_CHUNK = State.CHUNK_LINE
+
+
 class Answer:
     """One answer. `status` is 0 until the head is complete; `over` is true once the last byte is read; `reusable` says
     whether the connection may then carry another request."""
 
-    __slots__ = ("_held", "_interim", "_left", "_seen", "_size", "_state", "_status", "headers", "reusable", "status")
+    __slots__ = (
+        "_held",
+        "_interim",
+        "_left",
+        "_seen",
+        "_size",
+        "_state",
+        "_status",
+        "headers",
+        "over",
+        "reusable",
+        "status",
+    )
 
     def __init__(self) -> None:
         self._state = State.HEAD
@@ -61,36 +79,33 @@ class Answer:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.reusable = False
+        self.over = False
 
     @property
     def begun(self) -> bool:
         """Whether any byte has come."""
         return bool(self._held or self._size)
 
-    @property
-    def over(self) -> bool:
-        return self._state is State.OVER
-
     def feed(self, data: bytes) -> bytes:
         """The body bytes that `data` brings."""
-        state = self._state
-        if state is State.CHUNK_LINE and not self._held:
+        if self._state is _AT_CHUNK and not self._held:
             # By far the most frequent case: an engine's step is one chunk, and one read.
-            line = _CHUNK_LINE(data)
-            if line is not None:
-                start, size = line.end(), int(line[1], 16)
-                if size and len(data) == start + size + 2 and data.endswith(b"\r\n"):
-                    return data[start:-2]
-        if state is State.HEAD:
+            at = data.find(b"\r\n", 0, 8)
+            if len(data) == at + 4 + _SIZES.get(data[:at], -1) and data.endswith(b"\r\n"):
+                return data[at + 2 : -2]
+        if self._state is State.HEAD:
             return self._head(data)
         return self._body(data)
 
     def close(self) -> None:
         """The connection was closed in order. MalformedAnswer if the answer was not complete by then."""
         if self._state is State.UNTIL_CLOSE:
-            self._state = State.OVER
-        if self._state is not State.OVER:
+            self._finish()
+        if not self.over:
             raise MalformedAnswer(f"the connection was closed in the {_WHERE[self._state]}")
+
+    def _finish(self) -> None:
+        self._state, self.over = State.OVER, True
 
     # ---------------------------------------------------------------------------------------------------- head
 
@@ -138,6 +153,7 @@ class Answer:
             self.status = self._status
             self.reusable = self.reusable and "close" not in self.headers.get("connection", "").lower()
             self._state = self._framing(self.status, self.headers)
+            self.over = self._state is State.OVER
 
     def _framing(self, status: int, headers: dict[str, str]) -> State:
         coding, length = headers.get("transfer-encoding"), headers.get("content-length")
@@ -173,10 +189,10 @@ class Answer:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _split(self, data: bytes, parts: list[bytes]) -> None:
-        at, size = 0, len(data)
+        at, size = self._whole_chunks(data, parts) if self._state is _AT_CHUNK else 0, len(data)
         while at < size:
             state = self._state
-            if state is State.CHUNK_LINE:
+            if state is _AT_CHUNK:
                 line = _CHUNK_LINE(data, at)
                 if line is None:
                     self._hold_line(data[at:])
@@ -189,7 +205,10 @@ class Answer:
                 at += len(part)
                 self._left -= len(part)
                 if not self._left:
-                    self._state = State.CHUNK_END if state is State.CHUNK else State.OVER
+                    if state is State.SIZED:
+                        self._finish()
+                    else:
+                        self._state = State.CHUNK_END
             elif state is State.CHUNK_END:
                 end = data[at : at + 2]
                 if end != b"\r\n"[: len(end)]:
@@ -205,6 +224,17 @@ class Answer:
                 # What follows the answer was not asked for: the connection cannot be trusted with another request.
                 self.reusable = False
                 break
+
+    def _whole_chunks(self, data: bytes, parts: list[bytes]) -> int:
+        """Take the chunks at the beginning that are there completely; where the first other thing is."""
+        at, find, known = 0, data.find, _SIZES.get
+        while True:
+            line = find(b"\r\n", at, at + 8)
+            end = line + 2 + known(data[at:line], -1)
+            if end <= line + 1 or data[end : end + 2] != b"\r\n":
+                return at
+            parts.append(data[line + 2 : end])
+            at = end + 2
 
     def _hold_line(self, line: bytes) -> None:
         if len(line) > _LINE_LIMIT or _CHUNK_LINE_BEGUN(line) is None:
@@ -222,7 +252,7 @@ class Answer:
         line = data[at : end + 1]
         self._size += len(line)
         if line == b"\r\n":
-            self._state = State.OVER
+            self._finish()
         elif not line.endswith(b"\r\n") or _HEADER_LINE.fullmatch(line[:-2]) is None or self._size > _HEAD_LIMIT:
             raise MalformedAnswer("the answer's trailer cannot be read")
         return end + 1
