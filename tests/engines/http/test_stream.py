@@ -325,6 +325,14 @@ async def test_a_paused_stream_holds_the_engine_back() -> None:
         assert receiver.text == "one" * 2000 * 400
 
 
+async def test_a_large_read_is_taken_in_portions_so_that_others_have_their_turn() -> None:
+    receiver = await heard(answering(HEAD + chunk(TOKEN * 20_000) + chunk(END + USAGE + DONE) + LAST))
+    batches = [step for step in receiver.heard if isinstance(step, TokenBatch)]
+    assert receiver.text == "one" * 20_000
+    assert max(len(batch.ids) for batch in batches) <= 64 * 1024 // len(TOKEN) + 1
+    assert isinstance(receiver.heard[-1], Completion)
+
+
 async def test_closing_the_engine_ends_what_runs_and_what_dials() -> None:
     async with engine_at(answering(HEAD + chunk(TOKEN), then_hang=True)) as engine, asyncio.timeout(10):
         running, dialling = Recorder(), Recorder()

@@ -19,6 +19,9 @@ _KEEPALIVE_SECONDS = 2.0
 
 _IDLE_LIMIT = 512
 
+_PORTION = 64 * 1024
+"""What is taken from one connection before the others have their turn."""
+
 
 class Address:
     """Where an engine listens, from its base URL."""
@@ -61,9 +64,10 @@ class Exchange(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """One connection. `exchange` is set while a request is under way; `used` once it has carried one."""
+    """One connection. `exchange` is set while a request is under way; `used` once it has carried one. A large read is
+    handed on in portions, one in each turn of the event loop."""
 
-    __slots__ = ("_owner", "exchange", "since", "transport", "used")
+    __slots__ = ("_owner", "_paused", "_rest", "exchange", "since", "transport", "used")
 
     transport: asyncio.Transport
 
@@ -72,15 +76,48 @@ class Connection(asyncio.Protocol):
         self.exchange: Exchange | None = None
         self.since = 0.0
         self.used = False
+        self._rest = b""
+        self._paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        if self.exchange is not None:
+        if self.exchange is None:
+            self.drop()
+        elif len(data) <= _PORTION:
             self.exchange.received(data)
         else:
-            self.drop()
+            self._rest = data
+            self.transport.pause_reading()
+            self._portion()
+
+    def _portion(self) -> None:
+        """Hand the next portion of a large read on."""
+        if self.exchange is None or self._paused or not self._rest:
+            return
+        portion, self._rest = self._rest[:_PORTION], self._rest[_PORTION:]
+        if self._rest:
+            asyncio.get_running_loop().call_soon(self._portion)
+        elif not self.transport.is_closing():
+            self.transport.resume_reading()
+        self.exchange.received(portion)
+
+    def pause(self) -> None:
+        """Hand nothing on, and read no more than is there."""
+        self._paused = True
+        if not self.transport.is_closing():
+            self.transport.pause_reading()
+
+    def resume(self) -> None:
+        """Go on."""
+        if not self._paused:
+            return
+        self._paused = False
+        if self._rest:
+            asyncio.get_running_loop().call_soon(self._portion)
+        elif not self.transport.is_closing():
+            self.transport.resume_reading()
 
     def eof_received(self) -> None:
         if self.exchange is not None:
@@ -88,6 +125,9 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._owner.forget(self)
+        rest, self._rest = self._rest, b""
+        if rest and self.exchange is not None:
+            self.exchange.received(rest)
         exchange, self.exchange = self.exchange, None
         if exchange is not None:
             exchange.lost(error)
@@ -95,13 +135,18 @@ class Connection(asyncio.Protocol):
     def drop(self) -> None:
         """Close at once, whatever is under way; its exchange hears nothing more."""
         self.exchange = None
+        self._rest = b""
         self.transport.abort()
 
     def give_back(self) -> None:
         """The answer is complete: the connection may carry another request."""
         self.exchange = None
         self.used = True
-        self._owner.keep(self)
+        if self._rest:
+            self.drop()
+        else:
+            self.resume()
+            self._owner.keep(self)
 
 
 class Connections:

@@ -99,13 +99,13 @@ class Stream:
 
     def pause(self) -> None:
         self._paused = True
-        if self._connection is not None and not self._connection.transport.is_closing():
-            self._connection.transport.pause_reading()
+        if self._connection is not None:
+            self._connection.pause()
 
     def resume(self) -> None:
         self._paused = False
-        if self._connection is not None and not self._connection.transport.is_closing():
-            self._connection.transport.resume_reading()
+        if self._connection is not None:
+            self._connection.resume()
 
     # ------------------------------------------------------------------------------------------------- connecting
 
@@ -114,7 +114,7 @@ class Stream:
         self._dialling = None
         self._connection, connection.exchange = connection, self
         if self._paused:
-            connection.transport.pause_reading()
+            connection.pause()
         connection.transport.write(self._request)
 
     def unreachable(self, error: OSError) -> None:
@@ -292,7 +292,6 @@ class Stream:
     def _release(self) -> None:
         """Give the connection back, or drop it if it cannot be used again."""
         if self._answer.over and self._answer.reusable:
-            self.resume()
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.give_back()
