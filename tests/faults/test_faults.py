@@ -168,7 +168,8 @@ async def test_memory_is_back_where_it_was_once_the_storm_is_over(
     async with gateway_on(tmp_path, range(70, 73)) as (base, gateway, engines):
         runtime = gateway.runtimes[0]
         # What turns are remembered by has bounds of its own; here it would hide what should not be there.
-        # So have decoded messages and the cache of tokenized texts, which is why only the rooms that a turn runs through are weighed.
+        # So have decoded messages and the cache of tokenized texts, which is why only the rooms that a turn runs
+        # through are weighed.
         runtime.remember = lambda passage: None  # type: ignore[method-assign]
         gateway.journal = Journal(1)
         pool = runtime.engine
