@@ -83,7 +83,7 @@ async def until_stored(client: Client, response: str, headers: dict[str, str]) -
     async with asyncio.timeout(10):
         while True:
             async with client.session.get(f"{client.base}/v1/responses/{response}", headers=headers) as answer:
-                if (await answer.json())["status"] != "in_progress":
+                if (await answer.json())["status"] not in ("queued", "in_progress"):
                     return
             await asyncio.sleep(0.01)
 

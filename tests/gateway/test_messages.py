@@ -265,3 +265,16 @@ async def test_a_script_that_disconnects_is_told_once_no_worker_gets_further(ser
     pool = client.gateway.runtimes[0].engine
     assert pool.statistics.migrations <= 4  # type: ignore[attr-defined]
     assert pool.active == 0  # type: ignore[attr-defined]
+
+
+async def test_a_search_that_nothing_here_runs_is_answered_by_no_model(serve: Serve) -> None:
+    client = await serve({"text": "The winner was invented."})
+    ask = {"role": "user", "content": "Perform a web search for the query: who won"}
+    search = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
+    events = await client.stream("/v1/messages", request(messages=[ask], tools=[search]))
+    shown = blocks(events)
+    assert [block["type"] for block in shown] == ["server_tool_use", "web_search_tool_result", "text"]
+    assert shown[1]["content"] == {"type": "web_search_tool_result_error", "error_code": "unavailable"}
+    assert "invented" not in json.dumps(shown)
+    status, whole = await client.post("/v1/messages", request(messages=[ask], tools=[search], stream=False))
+    assert (status, [block["type"] for block in whole["content"]]) == (200, [block["type"] for block in shown])

@@ -77,3 +77,15 @@ async def test_what_is_large_is_built_beside_the_event_loop(serve: Serve) -> Non
         asked = Conversation(model="m", messages=(Message(role="user", blocks=(block,)),))
         assert not runtime._is_small(asked)
     assert runtime._is_small(Conversation(model="m", messages=(Message(role="user", blocks=(TextBlock(text="x"),)),)))
+
+
+async def test_a_conversation_is_tokenized_as_its_turn_reads_it(serve: Serve) -> None:
+    client = await serve({"text": "Hi."})
+    tool = {"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}
+    body = {"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "hi"}], "tools": [tool]}
+    status, found = await client.post("/v1/tokenize", body)
+    _, answer = await client.post("/v1/chat/completions", {"model": "test-model", **body})
+    assert (status, found["count"]) == (200, answer["usage"]["prompt_tokens"])
+    assert found["count"] == len(found["tokens"]) > 2
+    status, error = await client.post("/v1/tokenize", {"input": "nothing that is known"})
+    assert (status, "messages" in error["error"]["message"]) == (400, True)

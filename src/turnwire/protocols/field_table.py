@@ -12,7 +12,18 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-__all__ = ["CHAT", "COMPLETIONS", "EMBEDDINGS", "MESSAGES", "RESPONSES", "TABLES", "TOKENIZE", "Field", "FieldTable"]
+__all__ = [
+    "CHAT",
+    "COMPLETIONS",
+    "DETOKENIZE",
+    "EMBEDDINGS",
+    "MESSAGES",
+    "RESPONSES",
+    "TABLES",
+    "TOKENIZE",
+    "Field",
+    "FieldTable",
+]
 
 Use: TypeAlias = Literal["honoured", "echoed", "noted", "refused", "accepted"]
 """honoured: it shapes the turn or its answer. echoed: it is repeated in the answer, and noted. noted: it is ignored,
@@ -269,14 +280,18 @@ TOKENIZE: FieldTable = {
         content="the same as `prompt`",
         messages="a conversation to render and tokenize, as /v1/chat/completions would",
         tools="tools of that conversation",
+        functions="the older form of `tools`",
         chat_template_kwargs="passed to the chat template",
     ),
     "return_token_strs": Field("honoured", "the text of each token as well"),
     "add_generation_prompt": Field("noted", "the prompt of the next turn is counted", (True,)),
     "continue_final_message": Field("noted", "the prompt of the next turn is counted", (False,)),
     "add_special_tokens": Field("noted", "the template decides about special tokens", (False,)),
+    "add_special": Field("noted", "the template decides about special tokens", (False,)),
     "with_pieces": Field("honoured", "the same as `return_token_strs`"),
 }
+
+DETOKENIZE: FieldTable = _honoured(model="names a served model; the default one where absent", tokens="token ids")
 
 TABLES: Mapping[str, FieldTable] = {
     "Messages": MESSAGES,
@@ -285,4 +300,5 @@ TABLES: Mapping[str, FieldTable] = {
     "Completions": COMPLETIONS,
     "Embeddings": EMBEDDINGS,
     "Tokenize": TOKENIZE,
+    "Detokenize": DETOKENIZE,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from collections.abc import Callable
 from typing import Any
@@ -25,6 +26,7 @@ from turnwire.turns import (
 
 Answer = Callable[..., tuple[list[dict[str, Any]], dict[str, Any]]]
 Decode = Callable[..., Inbound]
+FACTS = TurnFacts(turn_id="t1", model="m", created=1)
 
 TOOLS = [
     {"type": "function", "name": "exec_command", "parameters": {"type": "object"}},
@@ -271,3 +273,45 @@ def test_codex_shapes(answer: Answer) -> None:
     assert type(usage["output_tokens_details"]["reasoning_tokens"]) is int
     assert events[-1]["response"]["id"].startswith("resp_")
     assert "end_turn" not in events[-1]["response"]
+
+
+def test_a_background_response_is_queued_before_it_runs(decode: Decode) -> None:
+    encoder = responses.stream_encoder(FACTS, decode(background=True).echo)
+    assert json.loads(encoder.document)["status"] == "queued"
+    data = encoder.start(Usage(1))
+    assert json.loads(encoder.document)["status"] == "in_progress"
+    events, problems = responses.parse_stream(data + encoder.feed([Usage(1), Finished("stop")]))
+    assert problems == []
+    assert [(event["type"], event["response"]["status"]) for event in events] == [
+        ("response.created", "queued"),
+        ("response.queued", "queued"),
+        ("response.in_progress", "in_progress"),
+        ("response.completed", "completed"),
+    ]
+    assert responses.check_events(events) == []
+
+
+def test_completed_calls_are_announced_to_clients_that_opted_in(decode: Decode) -> None:
+    tools = [{"type": "namespace", "name": "mcp__calc", "tools": [{"type": "function", "name": "add"}]}]
+    loud = TurnFacts(turn_id="t1", model="m", created=1, dispatch=True)
+    said: list[Event] = [
+        BlockOpened(0, "tool_call", "mcp__calc__add", "call1"),
+        BlockDelta(0, '{"a":1}'),
+        ToolCallClosed(0, "mcp__calc__add", '{"a":1}', "call1"),
+        Usage(1),
+        Finished("tool_calls"),
+    ]
+    for facts, announced in ((loud, 1), (FACTS, 0)):
+        encoder = responses.stream_encoder(facts, decode(tools=tools).echo)
+        events, problems = responses.parse_stream(encoder.start(Usage(1)) + encoder.feed(said))
+        assert problems == []
+        found = [event for event in events if event["type"] == "tool_call_dispatch"]
+        assert len(found) == announced
+        assert [event["sequence_number"] for event in events] == list(range(len(events)))
+        if announced:
+            assert found[0]["tool_call"] == {
+                "index": 0,
+                "id": "call1",
+                "type": "function",
+                "function": {"name": "add", "arguments": '{"a":1}', "namespace": "mcp__calc"},
+            }

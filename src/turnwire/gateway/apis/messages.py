@@ -12,6 +12,7 @@ from turnwire.continuity import anthropic_diagnostics
 from turnwire.gateway.apis.api import Headers, answer_headers, facts_of
 from turnwire.gateway.stores.store import Store
 from turnwire.gateway.turns.arrival import Arrival
+from turnwire.gateway.turns.ids import mint
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.protocols import anthropic
 from turnwire.protocols.anthropic import Echo
@@ -69,6 +70,8 @@ class Messages:
         """Nothing of a turn lives on beside its thread."""
 
     def refuse(self, failure: TurnFailure, turn: TurnRecord[Echo] | None = None) -> ErrorReply:
+        if isinstance(failure, anthropic.HostedToolUnavailable):
+            return anthropic.unavailable_reply(failure, mint())
         return anthropic.error_reply(failure)
 
     def headers(self, turn: TurnRecord[Echo]) -> Headers:

@@ -1,10 +1,13 @@
-"""Counting and tokenizing: exact, by the same prompt builder and tokenizer that a turn uses."""
+"""Counting and tokenizing.
+
+Promise: exact, by the same prompt builder and tokenizer that a turn uses.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -13,10 +16,13 @@ from starlette.responses import Response
 from turnwire.gateway.door.limits import RequestLimits
 from turnwire.gateway.transports.http import read_arrival
 from turnwire.gateway.turns.runtime import ModelRuntime
-from turnwire.protocols import anthropic
+from turnwire.protocols import anthropic, tokenize
 from turnwire.protocols.wire import TurnFailure
 
 __all__ = ["TokenRoutes"]
+
+A = TypeVar("A")
+T = TypeVar("T")
 
 
 class Models(Protocol):
@@ -24,18 +30,6 @@ class Models(Protocol):
     limits: RequestLimits
 
     def runtime_for(self, model: str) -> ModelRuntime: ...
-
-
-class _Tokenize(msgspec.Struct):
-    text: str = ""
-    prompt: str | None = None
-    model: str | None = None
-    return_token_strs: bool = False
-
-
-class _Detokenize(msgspec.Struct):
-    tokens: list[int]
-    model: str | None = None
 
 
 class TokenRoutes:
@@ -54,36 +48,34 @@ class TokenRoutes:
         return Response(anthropic.encode_count(len(prompt.ids)), media_type="application/json")
 
     async def tokenize(self, request: Request) -> Response:
-        return await self._answer(request, self._tokenize)
+        """The token ids of a text, or of the prompt of a conversation's next turn."""
+        arrival = await read_arrival(request.scope, request.receive, self._models.max_body)
+        asked = tokenize.decode(arrival.body, limits=self._models.limits.wire)
+        runtime = self._models.runtime_for(asked.model)
+        _counted_here(runtime)
+        if asked.conversation is not None:
+            ids = (await runtime.build(asked.conversation, arrival.tenant)).ids
+        else:
+            ids = await _at_leisure(len(asked.text), runtime.tokenizer.encode, asked.text)
+        decode = runtime.tokenizer.decode
+        strings = [decode([token]) for token in ids] if asked.strings else None
+        return Response(tokenize.encode_ids(ids, strings, runtime.window), media_type="application/json")
 
     async def detokenize(self, request: Request) -> Response:
-        return await self._answer(request, self._detokenize)
-
-    def _tokenize(self, body: bytes) -> dict[str, object]:
-        asked = msgspec.json.decode(body, type=_Tokenize)
-        runtime = self._models.runtime_for(asked.model or "default")
+        """The text of token ids."""
+        arrival = await read_arrival(request.scope, request.receive, self._models.max_body)
+        asked = tokenize.decode_ids(arrival.body, limits=self._models.limits.wire)
+        runtime = self._models.runtime_for(asked.model)
         _counted_here(runtime)
-        ids = runtime.tokenizer.encode(asked.prompt if asked.prompt is not None else asked.text)
-        answer: dict[str, object] = {"tokens": ids, "count": len(ids), "max_model_len": runtime.window}
-        if asked.return_token_strs:
-            answer["token_strs"] = [runtime.tokenizer.decode([token]) for token in ids]
-        return answer
-
-    def _detokenize(self, body: bytes) -> dict[str, object]:
-        asked = msgspec.json.decode(body, type=_Detokenize)
-        runtime = self._models.runtime_for(asked.model or "default")
-        _counted_here(runtime)
-        if any(not 0 <= token < runtime.tokenizer.vocab_size for token in asked.tokens):
+        if any(token >= runtime.tokenizer.vocab_size for token in asked.tokens):
             raise TurnFailure("invalid_request", f"tokens: ids go from 0 to {runtime.tokenizer.vocab_size - 1}.")
-        return {"prompt": runtime.tokenizer.decode(asked.tokens)}
+        text = await _at_leisure(len(asked.tokens), runtime.tokenizer.decode, asked.tokens)
+        return Response(msgspec.json.encode({"prompt": text}), media_type="application/json")
 
-    async def _answer(self, request: Request, work: Callable[[bytes], dict[str, object]]) -> Response:
-        body = (await read_arrival(request.scope, request.receive, self._models.max_body)).body
-        try:
-            answer = work(body) if len(body) < ModelRuntime.INLINE_CHARS else await asyncio.to_thread(work, body)
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            raise TurnFailure("invalid_request", str(error)) from None
-        return Response(msgspec.json.encode(answer), media_type="application/json")
+
+async def _at_leisure(size: int, work: Callable[[A], T], argument: A) -> T:
+    """Large work is done beside the event loop."""
+    return work(argument) if size < ModelRuntime.INLINE_CHARS else await asyncio.to_thread(work, argument)
 
 
 def _counted_here(runtime: ModelRuntime) -> None:

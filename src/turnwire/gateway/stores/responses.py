@@ -200,7 +200,7 @@ class ResponseStore:
         return self._not_stale(response)
 
     def _not_stale(self, response: StoredResponse) -> StoredResponse:
-        if self._clock() - response.created < _STALE_S or b'"status":"in_progress"' not in response.document[:200]:
+        if self._clock() - response.created < _STALE_S or response.status not in ("queued", "in_progress"):
             return response
         document = msgspec.json.decode(response.document)
         document["status"] = "failed"

@@ -7,6 +7,7 @@ from turnwire.protocols.anthropic.count import encode_count
 from turnwire.protocols.anthropic.document import DocumentEncoder
 from turnwire.protocols.anthropic.echo import Echo, ThreadLink
 from turnwire.protocols.anthropic.errors import error_reply
+from turnwire.protocols.anthropic.hosted import HostedToolUnavailable, unavailable_reply
 from turnwire.protocols.anthropic.models import model_object, models_page
 from turnwire.protocols.anthropic.request import decode, decode_count
 from turnwire.protocols.anthropic.stream import StreamEncoder
@@ -23,6 +24,7 @@ from turnwire.protocols.anthropic.threads import (
 __all__ = [
     "DocumentEncoder",
     "Echo",
+    "HostedToolUnavailable",
     "KeptThread",
     "StreamEncoder",
     "ThreadLink",
@@ -38,4 +40,5 @@ __all__ = [
     "read_record",
     "record_turn",
     "thread_key",
+    "unavailable_reply",
 ]

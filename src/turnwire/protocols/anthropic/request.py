@@ -13,6 +13,7 @@ import msgspec
 
 from turnwire.protocols.anthropic.context_management import TokenCounter, apply_edits, estimate_tokens, read_edits
 from turnwire.protocols.anthropic.echo import Echo, ThreadLink
+from turnwire.protocols.anthropic.hosted import HostedToolUnavailable, is_only_for_search
 from turnwire.protocols.anthropic.messages import effort_of, read_messages
 from turnwire.protocols.anthropic.tools import read_tool_choice, read_tools
 from turnwire.protocols.anthropic.vocabulary import turn_of
@@ -48,16 +49,19 @@ def decode_count(
 ) -> Inbound[Echo]:
     """Decode `POST /v1/messages/count_tokens`: the same conversation, never streamed."""
     fields = Fields(body, MESSAGES, limits or Limits(), refuse=False)
-    inbound = _Request(fields, headers, cache).inbound(estimate_tokens)
+    inbound = _Request(fields, headers, cache, runs=False).inbound(estimate_tokens)
     inbound.stream = False
     return inbound
 
 
 class _Request:
-    """One request while it is read."""
+    """One request while it is read; `runs` is false where its turn is only counted."""
 
-    def __init__(self, fields: Fields, headers: Mapping[str, str], cache: DecodedParts | None) -> None:
+    def __init__(
+        self, fields: Fields, headers: Mapping[str, str], cache: DecodedParts | None, *, runs: bool = True
+    ) -> None:
         self.fields = fields
+        self.runs = runs
         self.headers = headers
         self.limits = fields.limits
         self.cache = cache
@@ -88,6 +92,8 @@ class _Request:
             template_args=fields.object("chat_template_kwargs") or {},
             context=self._context(read.messages, read.tools, bool(offered.hosted), output, extensions),
         )
+        stream = fields.flag("stream")
+        self._refuse_search(conversation, offered.hosted, stream)
         applied: tuple[dict[str, Any], ...] = ()
         if edits and not continued:
             conversation, applied = apply_edits(conversation, edits, count_tokens)
@@ -104,12 +110,20 @@ class _Request:
         previous = self._previous_turn()
         return Inbound(
             conversation=conversation,
-            stream=fields.flag("stream"),
+            stream=stream,
             notes=fields.finish(),
             dispatch=self._dispatch(extensions),
             previous_turn=previous,
             echo=echo,
         )
+
+    def _refuse_search(self, conversation: Conversation, hosted: tuple[str, ...], stream: bool) -> None:
+        """A request made only to search gets the search's error: a model would answer it with inventions."""
+        if not self.runs or conversation.tools:
+            return
+        query = is_only_for_search(conversation.messages, hosted, conversation.tool_choice)
+        if query is not None:
+            raise HostedToolUnavailable(hosted[0], query, model=conversation.model, stream=stream)
 
     # ------------------------------------------------------------------------------------------ the fields
 

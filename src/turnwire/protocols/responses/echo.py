@@ -61,9 +61,9 @@ class Echo(msgspec.Struct, kw_only=True):
     stateless: bool = False
 
 
-def echoed_fields(request: Fields, model: str, tools: bytes) -> bytes:
+def echoed_fields(request: Fields, tools: bytes) -> bytes:
     """The constant members of the response object for this request; `tools` is what `echoed_tools` made of them."""
-    fields: dict[str, Any] = {"model": model}
+    fields: dict[str, Any] = {}
     for name, default in DEFAULTS.items():
         value = request.value(name)
         fields[name] = default if value is None else value
@@ -84,7 +84,7 @@ def echoed_fields(request: Fields, model: str, tools: bytes) -> bytes:
 
 def no_fields() -> bytes:
     """The constant members of a response object whose request was never read."""
-    return echoed_fields(Fields(b"{}", RESPONSES, Limits()), "", b"[]")
+    return echoed_fields(Fields(b"{}", RESPONSES, Limits()), b"[]")
 
 
 def echoed_tools(tools: list[Any]) -> bytes:

@@ -114,7 +114,7 @@ def decode_request(request: RequestBody, headers: Mapping[str, str], *, stored: 
     fields.metadata("metadata")
     fields.object("stream_options")
     echo = Echo(
-        fields=echoed_fields(fields, model, tools),
+        fields=echoed_fields(fields, tools),
         toolbox=toolbox,
         summaries=(fields.object("reasoning") or {}).get("summary") != "none",
         store=fields.flag("store", default=True),

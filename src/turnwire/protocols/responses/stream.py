@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from turnwire.protocols.framing import SSE, Framing, json_line
+from turnwire.protocols.framing import SSE, Framing, json_line, quoted
 from turnwire.protocols.responses.echo import Echo
 from turnwire.protocols.responses.failures import failed_error
 from turnwire.protocols.responses.output import (
@@ -48,6 +48,10 @@ CALL_ITEMS: Mapping[CallKind, Callable[[str, int, str, Origin], OutputItem]] = {
     "custom": CustomCallItem,
     "tool_search": SearchCallItem,
 }
+_AT_ONCE = (("response.created", b"in_progress"), ("response.in_progress", b"in_progress"))
+_QUEUED = (("response.created", b"queued"), ("response.queued", b"queued"), ("response.in_progress", b"in_progress"))
+"""The opening events and the status that each tells; a background response waits for its turn first."""
+
 CUT_SHORT = frozenset({"length", "content_filter", "abort", "error"})
 
 
@@ -88,13 +92,15 @@ class StreamEncoder:
         self._framing = framing
         self._end = b"}" + framing.end
         self._turn_id = facts.turn_id
-        self._constant = echo.fields
+        self._constant = b',"model":' + quoted(facts.model) + echo.fields
         if facts.diagnostics is not None:
             self._constant += b',"prompt_cache_diagnostics":' + json_line(facts.diagnostics)
         self._echo = echo
         self._now = now
-        # The opening two events have the numbers 0 and 1, whenever they are asked for.
-        self._sequence = 2
+        self._dispatch = facts.dispatch
+        # The opening events have the first numbers, whenever they are asked for.
+        self._openings = _QUEUED if echo.background else _AT_ONCE
+        self._sequence = len(self._openings)
         self._head = b'{"id":"%b","object":"response","created_at":%d' % (
             response_id(facts.turn_id).encode(),
             facts.created,
@@ -102,9 +108,10 @@ class StreamEncoder:
         self._open: OutputItem | None = None
         self._delta_head = b""
         self._items: list[bytes] = []
+        self._calls = 0
         self._usage: Usage | None = None
         self._opening = self._response(b"in_progress")
-        self.document = self._opening
+        self.document = self._response(self._openings[0][1])
         self.finished = False
         self.failed = False
 
@@ -114,9 +121,11 @@ class StreamEncoder:
         return tuple(msgspec.json.decode(item) for item in self._items)
 
     def start(self, usage: Usage) -> bytes:
+        if not self.finished:
+            self.document = self._opening
         return b"".join(
-            self._numbered(event(name, b'"response":' + self._opening), number)
-            for number, name in enumerate(("response.created", "response.in_progress"))
+            self._numbered(event(name, b'"response":' + self._response(status)), number)
+            for number, (name, status) in enumerate(self._openings)
         )
 
     def keepalive(self) -> bytes:
@@ -163,7 +172,7 @@ class StreamEncoder:
         if isinstance(one, BlockClosed):
             return self._close(seal=one.seal, status=status)
         if isinstance(one, ToolCallClosed):
-            return self._close(arguments=one.arguments, status=status)
+            return self._announced(one) + self._close(arguments=one.arguments, status=status)
         if isinstance(one, SealCarried):
             return self._carry(one.seal)
         if isinstance(one, Usage):
@@ -181,6 +190,18 @@ class StreamEncoder:
         origin = self._echo.toolbox.origin(opened.name)
         call_id = opened.call_id or f"call_{self._turn_id}_{index}"
         return CALL_ITEMS[origin.kind](self._turn_id, index, call_id, origin)
+
+    def _announced(self, call: ToolCallClosed) -> bytes:
+        """A completed call for a client that opted in: the event of the other APIs, in the client's own names."""
+        if not self._dispatch or call.malformed:
+            return b""
+        origin = self._echo.toolbox.origin(call.name)
+        function = {"name": origin.name, "arguments": call.arguments}
+        if origin.namespace is not None:
+            function["namespace"] = origin.namespace
+        body = {"index": self._calls, "id": call.call_id, "type": "function", "function": function}
+        self._calls += 1
+        return self._frames([event("tool_call_dispatch", b'"choice_index":0,"tool_call":' + json_line(body))])
 
     def _close(self, *, arguments: str = "", seal: str = "", status: bytes) -> bytes:
         item, self._open = self._open, None
