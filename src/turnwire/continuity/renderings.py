@@ -44,8 +44,8 @@ def header(verdict: Verdict) -> str:
     return "; ".join(parts)
 
 
-def sentence(verdict: Verdict) -> str:
-    """For the log and the console."""
+def sentence(verdict: Verdict, *, quoting: bool = False) -> str:
+    """For the log and the console; only with `quoting` does it repeat words of the prompt."""
     if verdict.state == "first":
         return "the first turn of its session here"
     if verdict.state == "unseen":
@@ -57,7 +57,7 @@ def sentence(verdict: Verdict) -> str:
         return f"the prefix held: {verdict.shared} tokens"
     assert words is not None
     where = f" in {verdict.section} {verdict.index}" if verdict.section is not None else ""
-    detail = f" ({verdict.detail})" if verdict.detail else ""
+    detail = f" ({verdict.detail})" if quoting and verdict.detail else ""
     return (
         f"the prefix broke at token {verdict.shared} of {verdict.expected}{where}: {words.what}{detail}. "
         f"What helps: {words.fix}."

@@ -26,9 +26,12 @@ __all__ = [
     "Generation",
     "Hints",
     "Receiver",
+    "Route",
+    "RoutedReceiver",
     "Step",
     "TokenBatch",
     "TokenLogprob",
+    "Why",
 ]
 
 
@@ -175,6 +178,29 @@ class Receiver(Protocol):
 
     def failed(self, error: EngineError) -> None:
         """The generation ended any other way."""
+        ...
+
+
+Why: TypeAlias = Literal["only", "session", "prefix", "load"]
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a pool sent a turn, and why: to the `only` worker there is, to its `session`'s last one, to the one that
+    holds most of its `prefix`, or to the one with the least `load`. `cached` is how many tokens of the prompt it is
+    believed to hold, `queued` how long the turn waited for it in seconds."""
+
+    worker: str
+    why: Why
+    cached: int
+    queued: float
+
+
+@runtime_checkable
+class RoutedReceiver(Receiver, Protocol):
+    """A receiver that wants to know where its turn runs."""
+
+    def routed(self, route: Route) -> None:
+        """A worker took the turn; again, if it moves."""
         ...
 
 

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from turnwire.console.pages import front_page, page, part
 from turnwire.gateway.apis.admin import AdminRoutes
 from turnwire.gateway.apis.chat import Chat
 from turnwire.gateway.apis.completions import Completions
@@ -96,12 +97,19 @@ def _handlers(gateway: Gateway, responses: Responses) -> dict[tuple[str, str], H
     models, tokens, stored = ModelRoutes(gateway), TokenRoutes(gateway), StoredResponses(gateway, responses)
     health, admin, embeddings = HealthRoutes(gateway), AdminRoutes(gateway), EmbeddingRoutes(gateway)
     return {
-        ("GET", "/"): health.hello,
+        ("GET", "/"): front_page(health.hello),
         ("GET", "/api/hello"): health.hello,
         ("GET", "/health"): health.health,
         ("GET", "/ready"): health.ready,
         ("GET", "/metrics"): admin.metrics,
         ("GET", "/admin/turns"): admin.turns,
+        ("GET", "/admin/live"): admin.live,
+        ("POST", "/admin/turns/{turn_id}/cancel"): admin.cancel,
+        ("GET", "/admin/events"): admin.events,
+        ("GET", "/admin/workers"): admin.workers,
+        ("GET", "/admin/settings"): admin.settings,
+        ("GET", "/console"): page,
+        ("GET", "/console/{file}"): part,
         ("GET", "/openapi.json"): admin.openapi,
         ("GET", "/v1/models"): models.page,
         ("GET", "/v1/models/{model}"): models.one,

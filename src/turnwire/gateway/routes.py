@@ -89,6 +89,13 @@ ROUTES: tuple[RouteRow, ...] = (
     RouteRow("GET", "/ready", "Whether to send turns here.", access="open", errors="none"),
     RouteRow("GET", "/metrics", "Prometheus metrics.", access="admin", answer="text/plain"),
     RouteRow("GET", "/admin/turns", "The last turns, without payloads.", access="admin"),
+    RouteRow("GET", "/admin/live", "The turns that run now.", access="admin"),
+    RouteRow("POST", "/admin/turns/{turn_id}/cancel", "End a running turn.", access="admin"),
+    RouteRow("GET", "/admin/events", "Turns as they run and end.", access="admin", answer="text/event-stream"),
+    RouteRow("GET", "/admin/workers", "The workers of every model.", access="admin"),
+    RouteRow("GET", "/admin/settings", "The settings in effect.", access="admin"),
+    RouteRow("GET", "/console", "The console.", access="open", errors="none", answer="text/html"),
+    RouteRow("GET", "/console/{file}", "A part of the console.", access="open", errors="none", answer="text/plain"),
 )
 
 

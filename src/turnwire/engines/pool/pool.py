@@ -25,6 +25,7 @@ from turnwire.engines.interface import (
     Generation,
     Hints,
     Receiver,
+    Why,
 )
 from turnwire.engines.pool.choice import Candidate, choose
 from turnwire.engines.pool.limits import PoolLimits, PoolStatistics
@@ -196,6 +197,14 @@ class WorkerPool:
         until = now + limits.queue_timeout
         turn.wait(ticket, until if hints.deadline is None else min(until, hints.deadline))
         return None
+
+    def why(self, request: GenerateRequest, worker: Worker, cached: int) -> Why:
+        """What spoke for a worker that was chosen."""
+        if len(self.workers) == 1:
+            return "only"
+        if request.hints.session and self._sessions.get(request.hints.session) is worker:
+            return "session"
+        return "prefix" if cached else "load"
 
     def waited(self, turn: PooledTurn) -> EngineError:
         """Why a turn that waited as long as it may gets no worker."""

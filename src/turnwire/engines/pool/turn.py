@@ -18,6 +18,8 @@ from turnwire.engines.interface import (
     GenerateRequest,
     Generation,
     Receiver,
+    Route,
+    RoutedReceiver,
     TokenBatch,
 )
 from turnwire.engines.pool.after_failure import Attempts
@@ -53,6 +55,7 @@ class PooledTurn:
         self._migration = Migration(request, pool.tokenizer)
         self._attempts = Attempts(pool.limits.budget)
         self._leg: Generation | None = None
+        self._arrived = asyncio.get_running_loop().time()
         self._began = 0.0
         self._uncached = 0
         self._reserved = 0.0
@@ -105,7 +108,12 @@ class PooledTurn:
         self.worker = worker
         self._began = self.silent_since = loop.time()
         self.heard = False
-        self._uncached = len(self.request.prompt_ids) - 64 * worker.cache.overlap(self.hashes)
+        cached = 64 * worker.cache.overlap(self.hashes)
+        self._uncached = len(self.request.prompt_ids) - cached
+        if isinstance(self._receiver, RoutedReceiver):
+            queued = self._began - self._arrived
+            why = self._pool.why(self.request, worker, cached)
+            self._receiver.routed(Route(worker=worker.name, why=why, cached=cached, queued=queued))
         self._reserved = self._pool.reserve(self.request.hints, self._uncached)
         try:
             self._leg = worker.engine.submit(self._migration.request(), self)

@@ -9,23 +9,36 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from turnwire.continuity import header as prefix_header
+from turnwire.continuity import sentence
 from turnwire.gateway.turns.record import TurnRecord
 
-__all__ = ["Journal", "JsonLines", "TurnSummary", "summary_of"]
+__all__ = ["Journal", "JsonLines", "Span", "TurnSummary", "sections_of", "spans_of", "summary_of"]
 
 _STANDARD = "turnwire"
 
 
+class Span(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a turn, in seconds since its request was read: `queue`, `prefill`, or a block of the answer
+    (`reasoning`, `text`, `tool_call` with the name of the tool)."""
+
+    kind: str
+    start: float
+    end: float
+    name: str = ""
+
+
 class TurnSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One turn. Times are seconds, `at` is when it ended (unix); `prefix` is what the answer's `x-turnwire-prefix`
-    said, `lost` how many tokens a broken prefix cost; `notes` are codes."""
+    said, `lost` how many tokens a broken prefix cost, `story` the same in a sentence without any text of a client;
+    `parent` and `agent` say whose sub-agent the session is; `predicted` is how many tokens the worker was believed to
+    hold; `sections` are the prompt's tokens by where they came from; `notes` are codes."""
 
     turn_id: str
     at: float
@@ -48,13 +61,37 @@ class TurnSummary(msgspec.Struct, frozen=True, kw_only=True):
     lost: int
     cause: str | None
     notes: tuple[str, ...]
+    story: str = ""
+    fix: str = ""
+    compared: str = ""
+    shared: int = 0
+    parent: str | None = None
+    agent: str | None = None
+    client: str | None = None
+    worker: str | None = None
+    route: str | None = None
+    predicted: int | None = None
+    queued: float = 0.0
+    spans: tuple[Span, ...] = ()
+    sections: dict[str, int] = {}
+
+    @property
+    def speed(self) -> float | None:
+        """Output tokens a second after the first token."""
+        if self.first_token is None or self.seconds <= self.first_token or self.output_tokens < 2:
+            return None
+        return (self.output_tokens - 1) / (self.seconds - self.first_token)
 
     @property
     def line(self) -> str:
         """For a log that people read."""
+        first = "-" if self.first_token is None else f"{self.first_token:.3f}"
+        speed = "-" if self.speed is None else f"{self.speed:.1f}"
         return (
             f"turn {self.turn_id} {self.api} {self.model} prompt={self.prompt_tokens} cached={self.cached_tokens} "
-            f"output={self.output_tokens} finish={self.finish} prefix={self.prefix} notes={','.join(self.notes) or '-'}"
+            f"output={self.output_tokens} seconds={self.seconds:.3f} first={first} tok/s={speed} finish={self.finish} "
+            f"session={self.session or '-'} tenant={self.tenant} prefix={self.prefix} "
+            f"notes={','.join(self.notes) or '-'}"
         )
 
 
@@ -86,7 +123,47 @@ def summary_of(turn: TurnRecord[Any]) -> TurnSummary:
         lost=verdict.lost,
         cause=verdict.cause if verdict.lost else None,
         notes=tuple(sorted({note.code for note in turn.notes})),
+        story=sentence(verdict),
+        fix=verdict.words.fix if verdict.words is not None else "",
+        compared=verdict.turn,
+        shared=verdict.shared,
+        parent=context.parent,
+        agent=context.agent,
+        client=context.client,
+        worker=turn.route.worker if turn.route is not None else None,
+        route=turn.route.why if turn.route is not None else None,
+        predicted=turn.route.cached if turn.route is not None else None,
+        queued=round(turn.route.queued, 4) if turn.route is not None else 0.0,
+        spans=spans_of(turn),
+        sections=sections_of(turn),
     )
+
+
+def spans_of(turn: TurnRecord[Any], now: float | None = None) -> tuple[Span, ...]:
+    """The parts of a turn so far, in order."""
+    began, now = turn.started, time.monotonic() if now is None else now
+    first = turn.first_token if turn.first_token is not None else now
+    queued = turn.route.queued if turn.route is not None else 0.0
+    spans = [Span(kind="queue", start=0.0, end=round(queued, 4))] if queued >= 0.001 else []
+    spans.append(Span(kind="prefill", start=round(queued, 4), end=round(max(first - began, queued), 4)))
+    spans += [
+        Span(
+            kind=block.kind,
+            name=block.name,
+            start=round(block.opened - began, 4),
+            end=round((now if block.closed is None else block.closed) - began, 4),
+        )
+        for block in turn.blocks
+    ]
+    return tuple(spans)
+
+
+def sections_of(turn: TurnRecord[Any]) -> dict[str, int]:
+    """The prompt's tokens by the kind of section that they came from."""
+    sizes: dict[str, int] = {}
+    for section in turn.prompt.sections:
+        sizes[section.kind] = sizes.get(section.kind, 0) + section.end - section.start
+    return sizes
 
 
 class Journal:
@@ -94,9 +171,17 @@ class Journal:
 
     def __init__(self, size: int) -> None:
         self._turns: deque[TurnSummary] = deque(maxlen=size)
+        self._listeners: set[Callable[[TurnSummary], None]] = set()
 
     def add(self, summary: TurnSummary) -> None:
         self._turns.appendleft(summary)
+        for listener in tuple(self._listeners):
+            listener(summary)
+
+    def listen(self, listener: Callable[[TurnSummary], None]) -> Callable[[], None]:
+        """Call `listener` with every turn from now on; what is returned ends that."""
+        self._listeners.add(listener)
+        return lambda: self._listeners.discard(listener)
 
     def last(self, limit: int, *, session: str | None = None, model: str | None = None) -> Iterator[TurnSummary]:
         """At most `limit` of them, of one session or model where asked for."""

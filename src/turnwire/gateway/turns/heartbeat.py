@@ -61,6 +61,10 @@ class Heartbeat:
     def __len__(self) -> int:
         return len(self._pulses)
 
+    def turns(self) -> list[Pulsed]:
+        """Every live turn."""
+        return list(self._pulses)
+
     def watch(self, turn: Pulsed) -> None:
         """Start watching; the ticker runs only while there is something to watch."""
         self._pulses[turn] = Pulse(turn)

@@ -6,17 +6,23 @@ is sealed when it closes.
 
 from __future__ import annotations
 
+import time
 from array import array
 from collections.abc import Callable, Sequence
 
 import msgspec
 
+from turnwire.gateway.turns.record import BlockTimes
 from turnwire.gateway.turns.token_places import TokenPlaces
 from turnwire.prompts.prompt import Tokenizer
 from turnwire.prompts.recall.seals import TurnSealer
 from turnwire.turns import BlockClosed, BlockDelta, BlockOpened, Event, Note, ToolCallClosed
 
 __all__ = ["OutputLog", "Stamping"]
+
+
+_MOST_BLOCKS = 512
+"""Blocks of one turn whose times are kept."""
 
 
 class OutputLog:
@@ -54,10 +60,20 @@ class Stamping:
     the calls that are whole; `notes` are those that came with the events. With `keeps_ids`
     the engine's own call ids are used."""
 
-    __slots__ = ("_keeps_ids", "_log", "_mint", "_sealed", "_seals", "calls", "closed", "notes")
+    __slots__ = ("_blocks", "_keeps_ids", "_log", "_mint", "_open", "_sealed", "_seals", "calls", "closed", "notes")
 
-    def __init__(self, log: OutputLog, mint: Callable[[], str], seals: TurnSealer | None, *, keeps_ids: bool) -> None:
+    def __init__(
+        self,
+        log: OutputLog,
+        blocks: list[BlockTimes],
+        mint: Callable[[], str],
+        seals: TurnSealer | None,
+        *,
+        keeps_ids: bool,
+    ) -> None:
         self._log = log
+        self._blocks = blocks
+        self._open: dict[int, BlockTimes] = {}
         self._sealed = 0
         self._mint = mint
         self._keeps_ids = keeps_ids
@@ -74,20 +90,30 @@ class Stamping:
 
     def _stamped(self, event: Event) -> Event:
         if isinstance(event, BlockOpened):
+            times = self._open[event.index] = BlockTimes(event.kind, event.name, time.monotonic())
+            if len(self._blocks) < _MOST_BLOCKS:
+                self._blocks.append(times)
             if event.kind == "tool_call":
                 given = event.call_id if self._keeps_ids else ""
                 call_id = self.calls[event.index] = given or self._mint()
                 return msgspec.structs.replace(event, call_id=call_id)
         elif isinstance(event, ToolCallClosed):
+            self._close(event.index)
             self.closed += 1
             return msgspec.structs.replace(event, call_id=self.calls[event.index])
         elif isinstance(event, BlockClosed):
+            self._close(event.index)
             if event.kind == "reasoning" and self._seals is not None:
                 self._catch_up(self._seals)
                 return msgspec.structs.replace(event, seal=self._seals.seal())
         elif isinstance(event, Note):
             self.notes.append(event)
         return event
+
+    def _close(self, index: int) -> None:
+        times = self._open.pop(index, None)
+        if times is not None:
+            times.closed = time.monotonic()
 
     def trailing_seal(self, restores: Callable[[int], bool]) -> str | None:
         """The seal of what came after the last thought, once the output is complete. None where it is not needed:

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from turnwire.continuity import Verdict
+from turnwire.engines.interface import Route
 from turnwire.gateway.turns.runtime import ModelRuntime
 from turnwire.parsers import Dialect
 from turnwire.prompts.prompt import Prompt
@@ -20,7 +21,7 @@ from turnwire.protocols.reply import Reply
 from turnwire.protocols.wire import Inbound, TurnFailure
 from turnwire.turns import Finished, Note, Usage
 
-__all__ = ["TurnOutcome", "TurnRecord"]
+__all__ = ["BlockTimes", "TurnOutcome", "TurnRecord"]
 
 E = TypeVar("E")
 
@@ -39,12 +40,23 @@ class TurnOutcome(msgspec.Struct, kw_only=True):
     failure: TurnFailure | None = None
 
 
+class BlockTimes(msgspec.Struct):
+    """One block of the answer: when it opened and closed, and the tool it calls."""
+
+    kind: str
+    name: str
+    opened: float
+    closed: float | None = None
+
+
 class TurnRecord(msgspec.Struct, Generic[E], kw_only=True):
     """A turn from its admission on. Times are monotonic seconds: `started` is when its request had been read. `exact`
     turns are sealed and remembered; a raw completion is not, and its `dialect` sees only text. `reply` collects the
     answer as a message where somebody needs it. `ended_by` says who ended it early (the client: `gone`, a stalled
-    reader: `stalled`, a silent engine: `idle`, the operator: `shutdown`); `silence` is how long its engine said
-    nothing, `dispatches` how long each call took from parsed to written."""
+    reader: `stalled`, a silent engine: `idle`, the operator: `shutdown` or
+    `cancelled`); `silence` is how long its engine said
+    nothing, `dispatches` how long each call took from parsed to written; `route` is where it ran, `blocks` when
+    each part of the answer came."""
 
     api: str
     turn_id: str
@@ -64,6 +76,8 @@ class TurnRecord(msgspec.Struct, Generic[E], kw_only=True):
     dispatches: list[float] = []
     ended_by: str | None = None
     reply: Reply | None = None
+    route: Route | None = None
+    blocks: list[BlockTimes] = []
 
     @property
     def finish(self) -> str:

@@ -23,6 +23,7 @@ from turnwire.engines.interface import (
     GenerateRequest,
     Generation,
     Hints,
+    Route,
     TokenBatch,
 )
 from turnwire.gateway.turns.output import OutputLog, Stamping
@@ -54,6 +55,7 @@ _ENGINE_FAILURES: dict[str, ErrorKind] = {
 _ENDINGS: dict[str, tuple[ErrorKind, str]] = {
     "idle": ("timeout", "The engine was silent for too long; try again."),
     "shutdown": ("overloaded", "The gateway is shutting down; try again."),
+    "cancelled": ("permission", "The operator cancelled this turn."),
 }
 
 
@@ -99,7 +101,7 @@ class Turn:
         runtime, prompt = record.runtime, record.prompt
         seals = runtime.seals_for(record.tenant, record.turn_id, prompt.tail, self._witness) if record.exact else None
         # An engine that parses by itself finds its own ids in the next request; those in a model's text are not unique.
-        self._stamping = Stamping(self._log, mint, seals, keeps_ids=not runtime.writes_prompts)
+        self._stamping = Stamping(self._log, record.blocks, mint, seals, keeps_ids=not runtime.writes_prompts)
         # What the engine will find in its cache is only foreseen here; the engine's own count replaces it at the end.
         foreseen = record.continuity.shared if runtime.engine.capabilities.cached_tokens else 0
         self.usage = Usage(len(prompt.ids), min(foreseen, len(prompt.ids)))
@@ -231,6 +233,10 @@ class Turn:
         except Exception as error:
             self._end(error)
 
+    def routed(self, route: Route) -> None:
+        """Where the turn runs."""
+        self.record.route = route
+
     def done(self, completion: Completion) -> None:
         """The engine's own end."""
         self.record.called()
@@ -340,6 +346,11 @@ class Turn:
     # --------------------------------------------------------------------------------------- what the heartbeat does
 
     @property
+    def produced(self) -> int:
+        """How many tokens the model has written so far."""
+        return len(self._log.ids)
+
+    @property
     def writing(self) -> bool:
         """Whether bytes wait for the client."""
         return self.sink.full
@@ -350,7 +361,7 @@ class Turn:
             self.sink.write(data)
 
     def expire(self, reason: str) -> None:
-        """End the turn early: `idle`, `stalled`, `shutdown` or `gone`."""
+        """End the turn early: `idle`, `stalled`, `shutdown`, `cancelled` or `gone`."""
         if self.record.ended_by is None and not self._ended.done():
             self.record.ended_by = reason
             words = _ENDINGS.get(reason)

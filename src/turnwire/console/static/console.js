@@ -1,0 +1,235 @@
+// The console: one module that asks the gateway for its data and draws one view at a time.
+import { count, element, legend, remark, seconds, timeline, tokenBar, WORDS } from "./timeline.js";
+
+const view = document.getElementById("view");
+const pulse = document.getElementById("pulse");
+const state = { turns: [], live: [], known: new Set() };
+const KEPT = 5000;
+
+const secret = () => sessionStorage.getItem("turnwire-key");
+const headers = () => (secret() ? { authorization: `Bearer ${secret()}` } : {});
+
+async function ask(path, options = {}) {
+  const answer = await fetch(path, { ...options, headers: headers() });
+  if (answer.status === 401 || answer.status === 403) {
+    await askForKey();
+    return ask(path, options);
+  }
+  if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
+  return answer;
+}
+
+function askForKey() {
+  const dialog = document.getElementById("key");
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => { sessionStorage.setItem("turnwire-key", document.getElementById("secret").value); resolve(); }, { once: true });
+    if (!dialog.open) dialog.showModal();
+  });
+}
+
+function keep(turns) {
+  for (const turn of turns) if (!state.known.has(turn.turn_id)) { state.known.add(turn.turn_id); state.turns.unshift(turn); }
+  state.turns.sort((a, b) => b.at - a.at);
+  for (const gone of state.turns.splice(KEPT)) state.known.delete(gone.turn_id);
+}
+
+async function follow() {
+  for (;;) {
+    try {
+      keep((await (await ask("/admin/turns?limit=1000")).json()).turns);
+      draw();
+      const reader = (await ask("/admin/events")).body.pipeThrough(new TextDecoderStream()).getReader();
+      pulse.className = "pulse on";
+      let text = "";
+      for (;;) {
+        const { value, done } = await reader.read();
+        if (done) break;
+        text += value;
+        const frames = text.split("\n\n");
+        text = frames.pop();
+        for (const frame of frames) take(frame);
+      }
+    } catch (error) {
+      console.warn(error);
+    }
+    pulse.className = "pulse off";
+    pulse.textContent = "the gateway does not answer; trying again";
+    await new Promise((resolve) => setTimeout(resolve, 2000));
+  }
+}
+
+function take(frame) {
+  const name = /^event: (.*)$/m.exec(frame)?.[1];
+  const data = JSON.parse(/^data: (.*)$/m.exec(frame)?.[1] ?? "null");
+  if (name === "turn") keep([data]);
+  if (name === "live") { state.live = data; pulse.textContent = `${data.length} live`; }
+  if (name === "turn" || ["live", ""].includes(route()[0])) soon();
+}
+
+let waiting = false;
+function soon() {
+  if (waiting) return;
+  waiting = true;
+  setTimeout(() => { waiting = false; draw(); }, 250);
+}
+
+const route = () => decodeURIComponent(location.hash.slice(1)).split("/");
+const sessionOf = (turn) => turn.session ?? `(no session) ${turn.tenant}`;
+const short = (text, size = 28) => (text && text.length > size ? `${text.slice(0, size - 1)}…` : text ?? "–");
+const tag = (text) => element("span", { class: `tag ${text}` }, text);
+
+function table(columns, rows, open) {
+  if (!rows.length) return element("div", { class: "card empty" }, "Nothing yet. Point a client here: see Connect.");
+  const head = element("tr", {}, columns.map(([name, , kind]) => element("th", { class: kind ?? null, scope: "col" }, name)));
+  const body = rows.map((row) => element("tr", open ? { class: "link", tabindex: 0, onclick: () => open(row), onkeydown: (event) => event.key === "Enter" && open(row) } : {}, columns.map(([, cell, kind]) => element("td", { class: kind ?? null }, cell(row)))));
+  return element("div", { class: "card" }, element("table", {}, element("thead", {}, head), element("tbody", {}, body)));
+}
+
+const stat = (name, value) => element("div", { class: "stat" }, element("b", {}, value), element("span", {}, name));
+
+function live() {
+  const recent = state.turns.filter((turn) => turn.at > Date.now() / 1000 - 600);
+  const prompt = recent.reduce((sum, turn) => sum + turn.prompt_tokens, 0);
+  const cached = recent.reduce((sum, turn) => sum + turn.cached_tokens, 0);
+  const lost = recent.reduce((sum, turn) => sum + turn.lost, 0);
+  const firsts = recent.map((turn) => turn.first_token).filter((value) => value !== null).sort((a, b) => a - b);
+  return [
+    element("div", { class: "grid" }, stat("turns running", state.live.length), stat("turns in ten minutes", recent.length), stat("of the prompts were cached", prompt ? `${Math.round((100 * cached) / prompt)} %` : "–"), stat("tokens read again", count(lost)), stat("median to the first token", seconds(firsts[firsts.length >> 1]))),
+    element("h1", {}, "Running now"),
+    state.live.length ? table([
+      ["session", (turn) => element("a", { href: `#sessions/${encodeURIComponent(sessionOf(turn))}` }, short(sessionOf(turn)))],
+      ["client", (turn) => short(turn.client, 24), "hide"],
+      ["model", (turn) => turn.model],
+      ["stage", (turn) => WORDS[turn.stage] ?? turn.stage],
+      ["", (turn) => spans(turn)],
+      ["output", (turn) => count(turn.output_tokens), "num"],
+      ["tok/s", (turn) => (turn.first_token !== null && turn.seconds > turn.first_token ? (turn.output_tokens / (turn.seconds - turn.first_token)).toFixed(1) : "–"), "num"],
+      ["time", (turn) => seconds(turn.seconds), "num"],
+      ["", (turn) => element("button", { onclick: async (event) => { event.stopPropagation(); await ask(`/admin/turns/${turn.turn_id}/cancel`, { method: "POST" }); } }, "Cancel")],
+    ], state.live) : element("div", { class: "card empty" }, "No turn is running."),
+    element("h1", {}, "Sessions", element("small", {}, "newest first")),
+    sessions(12),
+  ];
+}
+
+function spans(turn) {
+  return element("div", { class: "lane", style: "min-width:180px" }, turn.spans.map((span) => element("i", { style: `left:${(100 * span.start) / turn.seconds}%;width:${(100 * (span.end - span.start)) / turn.seconds}%;background:var(--${span.kind})`, title: WORDS[span.kind] ?? span.kind })));
+}
+
+function grouped() {
+  const groups = new Map();
+  for (const turn of state.turns) {
+    const name = sessionOf(turn);
+    if (!groups.has(name)) groups.set(name, []);
+    groups.get(name).push(turn);
+  }
+  return [...groups.entries()].map(([name, turns]) => ({ name, turns, last: turns[0], prompt: turns.reduce((sum, turn) => sum + turn.prompt_tokens, 0), cached: turns.reduce((sum, turn) => sum + turn.cached_tokens, 0), output: turns.reduce((sum, turn) => sum + turn.output_tokens, 0), lost: turns.reduce((sum, turn) => sum + turn.lost, 0), broken: turns.filter((turn) => turn.lost).length }));
+}
+
+function sessions(most = 500) {
+  return table([
+    ["session", (group) => element("span", { class: "mono" }, short(group.name, 40))],
+    ["client", (group) => short(group.last.client, 26), "hide"],
+    ["model", (group) => group.last.model],
+    ["turns", (group) => group.turns.length, "num"],
+    ["cached / again / new / output", (group) => tokenBar({ prompt_tokens: group.prompt, cached_tokens: group.cached, lost: group.lost, output_tokens: group.output })],
+    ["prefix", (group) => (group.broken ? element("span", { class: "tag broken" }, `${group.broken} broken`) : tag("held"))],
+    ["last", (group) => new Date(group.last.at * 1000).toLocaleTimeString(), "num"],
+  ], grouped().slice(0, most), (group) => { location.hash = `sessions/${encodeURIComponent(group.name)}`; });
+}
+
+function session(name) {
+  const turns = state.turns.filter((turn) => sessionOf(turn) === name);
+  if (!turns.length) return [element("h1", {}, "No turn of this session is remembered.")];
+  const children = new Set(state.turns.filter((turn) => turn.parent && turn.parent === name).map(sessionOf));
+  return [
+    element("h1", {}, element("span", { class: "mono" }, short(name, 60)), element("small", {}, `${turns.length} turns, ${short(turns[0].client, 40)}`)),
+    children.size ? element("p", {}, "Sub-agents: ", [...children].map((child) => [element("a", { href: `#sessions/${encodeURIComponent(child)}` }, short(child)), " "])) : null,
+    legend([["cached", "cached"], ["read again", "reread"], ["new", "new"], ["output", "output"]]),
+    element("div", { class: "card" }, timeline(turns, (turn) => { location.hash = `turns/${turn.turn_id}`; })),
+  ];
+}
+
+function turnPage(id) {
+  const turn = state.turns.find((one) => one.turn_id === id);
+  if (!turn) return [element("h1", {}, "This turn is no longer remembered.")];
+  const fact = (name, value) => (value === null || value === undefined || value === "" ? [] : [element("dt", {}, name), element("dd", {}, value)]);
+  const total = Math.max(turn.prompt_tokens, 1);
+  const colours = { system: "prefill", tools: "tool_call", message: "new", turn: "reasoning", frame: "queue", generation: "text" };
+  return [
+    element("h1", {}, "Turn ", element("span", { class: "mono" }, turn.turn_id), element("small", {}, new Date(turn.at * 1000).toLocaleString())),
+    element("div", { class: "card" }, timeline([turn], () => {})),
+    element("h2", {}, "What the prompt is made of", element("small", {}, `${count(turn.prompt_tokens)} tokens`)),
+    element("div", { class: "card" }, element("div", { class: "bar" }, Object.entries(turn.sections).map(([kind, size]) => element("i", { style: `width:${(100 * size) / total}%;background:var(--${colours[kind] ?? "queue"})`, title: `${kind}: ${count(size)} tokens` }))),
+      legend(Object.entries(turn.sections).map(([kind, size]) => [`${kind} ${count(size)}`, colours[kind] ?? "queue"]))),
+    element("h2", {}, "Prefix"),
+    element("div", { class: "card" }, element("p", {}, tag(turn.prefix.split(";")[0]), " ", turn.story), tokenBar(turn), element("dl", { style: "margin-top:12px" },
+      fact("compared with", turn.compared && element("a", { href: `#turns/${turn.compared}` }, turn.compared)), fact("shared", `${count(turn.shared)} tokens`), fact("lost", turn.lost ? `${count(turn.lost)} tokens` : ""), fact("cause", turn.cause), fact("what helps", turn.lost ? turn.fix : ""),
+      fact("believed on the worker", turn.predicted === null ? "" : `${count(turn.predicted)} tokens`), fact("reported by the engine", `${count(turn.cached_tokens)} tokens`))),
+    element("h2", {}, "Facts"),
+    element("div", { class: "card" }, element("dl", {},
+      fact("session", element("a", { href: `#sessions/${encodeURIComponent(sessionOf(turn))}` }, sessionOf(turn))), fact("client", turn.client), fact("class", turn.turn_class), fact("API", turn.api), fact("model", turn.model), fact("tenant", turn.tenant), fact("worker", turn.worker && `${turn.worker} (${turn.route})`), fact("queued", seconds(turn.queued)), fact("first token", seconds(turn.first_token)), fact("whole turn", seconds(turn.seconds)), fact("tokens", `${count(turn.prompt_tokens)} prompt, ${count(turn.cached_tokens)} cached, ${count(turn.output_tokens)} output (${count(turn.reasoning_tokens)} thinking)`), fact("calls", turn.calls), fact("ended", turn.finish), fact("failure", turn.failure), fact("why so long", remark(turn)), fact("notes", turn.notes.join(", ")))),
+  ];
+}
+
+function usage() {
+  const by = (key) => {
+    const groups = new Map();
+    for (const turn of state.turns) {
+      const name = turn[key] ?? "–";
+      const group = groups.get(name) ?? { name, turns: 0, prompt: 0, cached: 0, output: 0, lost: 0 };
+      group.turns += 1; group.prompt += turn.prompt_tokens; group.cached += turn.cached_tokens; group.output += turn.output_tokens; group.lost += turn.lost;
+      groups.set(name, group);
+    }
+    return [...groups.values()].sort((a, b) => b.prompt + b.output - a.prompt - a.output);
+  };
+  const columns = [["", (row) => short(row.name, 60)], ["turns", (row) => count(row.turns), "num"], ["prompt", (row) => count(row.prompt), "num"], ["cached", (row) => count(row.cached), "num"], ["output", (row) => count(row.output), "num"], ["read again", (row) => count(row.lost), "num"]];
+  return [element("h1", {}, "Usage", element("small", {}, `of the last ${count(state.turns.length)} turns`)), ...[["tenant", "By tenant"], ["model", "By model"], ["client", "By client and version"]].flatMap(([key, title]) => [element("h2", {}, title), table(columns, by(key))])];
+}
+
+async function workers() {
+  const rows = await (await ask("/admin/workers")).json();
+  const routed = (name) => state.turns.filter((turn) => turn.worker === name);
+  return [element("h1", {}, "Workers"), table([["model", (row) => row.model], ["worker", (row) => element("span", { class: "mono" }, row.worker)], ["state", (row) => tag(row.state)], ["running", (row) => row.active, "num"], ["engine", (row) => [row.engine, row.version].filter(Boolean).join(" ")], ["window", (row) => (row.window ? count(row.window) : "–"), "num"], ["turns", (row) => count(routed(row.worker).length), "num"], ["sent there by", (row) => { const why = {}; for (const turn of routed(row.worker)) why[turn.route] = (why[turn.route] ?? 0) + 1; return Object.entries(why).map(([name, size]) => `${name} ${size}`).join(", ") || "–"; }]], rows)];
+}
+
+function connect() {
+  const base = location.origin;
+  const lines = [
+    ["Claude Code", "turnwire launch claude", `ANTHROPIC_BASE_URL=${base} ANTHROPIC_AUTH_TOKEN=any claude`],
+    ["Codex", "turnwire launch codex", `codex -c model_provider=turnwire -c 'model_providers.turnwire={name="Turnwire",base_url="${base}/v1",wire_api="responses"}'`],
+    ["OpenAI SDK", `OPENAI_BASE_URL=${base}/v1 OPENAI_API_KEY=any python your_script.py`],
+    ["curl", `curl -sN ${base}/v1/messages -H 'content-type: application/json' -d '{"model":"default","max_tokens":100,"stream":true,"messages":[{"role":"user","content":"Hello"}]}'`],
+  ];
+  return [element("h1", {}, "Connect"), ...lines.flatMap(([name, ...commands]) => [element("h2", {}, name), ...commands.map((line) => element("pre", {}, element("code", {}, line), element("button", { onclick: () => navigator.clipboard.writeText(line) }, "Copy")))])];
+}
+
+async function settings() {
+  const values = await (await ask("/admin/settings")).json();
+  return [element("h1", {}, "Settings in effect"), table([["setting", ([name]) => element("code", {}, name)], ["value", ([, value]) => element("span", { class: "mono" }, JSON.stringify(value))]], Object.entries(values))];
+}
+
+const VIEWS = { live, sessions: (name) => (name ? session(name) : [element("h1", {}, "Sessions"), sessions()]), turns: turnPage, workers, usage, connect, settings };
+
+async function draw() {
+  const [name, ...rest] = route();
+  const chosen = VIEWS[name] ? name : "live";
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.getAttribute("href") === `#${chosen}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  const drawn = await VIEWS[chosen](rest.join("/"));
+  const at = window.scrollY;
+  view.replaceChildren(...drawn.flat().filter((part) => part !== null && part !== false));
+  window.scrollTo(0, at);
+}
+
+const ORDER = ["live", "sessions", "workers", "usage", "connect", "settings"];
+window.addEventListener("hashchange", () => { draw(); view.focus(); window.scrollTo(0, 0); });
+window.addEventListener("keydown", (event) => {
+  if (event.target.matches("input, dialog *") || event.metaKey || event.ctrlKey || event.altKey) return;
+  if (event.key >= "1" && event.key <= "6") location.hash = ORDER[Number(event.key) - 1];
+  if (event.key === "Escape") history.back();
+});
+draw();
+follow();
