@@ -133,9 +133,10 @@ async def unicode_across_chunks(subject: Subject) -> None:
 
 
 async def everything_at_once(subject: Subject) -> None:
-    async with subject.open(Line(text=TEXT * 20, cut="all")) as (engine, _):
+    text = "".join(f"{number}. {TEXT} " for number in range(20))
+    async with subject.open(Line(text=text, cut="all")) as (engine, _):
         steps, _completion = await collect(engine, request())
-        assert text_of(steps) == TEXT * 20
+        assert text_of(steps) == text
 
 
 async def nothing_said(subject: Subject) -> None:
@@ -183,12 +184,14 @@ async def the_end_token_is_told_apart(subject: Subject) -> None:
     async with subject.open(Line(text="a </tool_call>", burst=1)) as (engine, _):
         steps, completion = await collect(engine, request())
         assert text_of(steps) == "a </tool_call>"
-        assert completion.end_id in (None, ToyTokenizer().special_tokens["<|im_end|>"])
+        if engine.capabilities.yields == "tokens":
+            assert ids_of(steps) == ToyTokenizer().encode("a </tool_call>")
+            assert completion.output_tokens - len(ids_of(steps)) in (0, 1)
 
 
 async def logprobs(subject: Subject) -> None:
     async with subject.open(Line(text="one two three", burst=1)) as (engine, _):
-        if not engine.capabilities.logprobs:
+        if engine.capabilities.yields == "events":
             return
         steps, _completion = await collect(engine, request(logprobs=1))
         told = [entry for step in steps if isinstance(step, TokenBatch) for entry in step.logprobs]
@@ -293,10 +296,13 @@ async def closing_ends_what_runs(subject: Subject) -> None:
 async def health_and_embeddings(subject: Subject) -> None:
     async with subject.open(Line(text="one")) as (engine, _):
         assert await engine.health()
-        if not engine.capabilities.embeddings:
-            with pytest.raises(EngineError) as caught:
-                await engine.embed(["text"])
-            assert caught.value.kind == "invalid_request"
+        vectors: list[list[float]] | None = None
+        refused: EngineError | None = None
+        try:
+            vectors = await engine.embed(["text"])
+        except EngineError as error:
+            refused = error
+        assert len(vectors) == 1 if refused is None and vectors else refused and refused.kind == "invalid_request"
 
 
 CHECKS: tuple[Callable[[Subject], Awaitable[None]], ...] = (

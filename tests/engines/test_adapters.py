@@ -107,7 +107,6 @@ async def test_stop_token_ids_are_passed_and_the_end_token_is_told() -> None:
         async with opened(kind) as (engine, _server, _info):
             steps, completion = await collect(engine, wanted)
             assert ids_of(steps) == ToyTokenizer().encode("one two three")
-            assert completion.end_id == TOKENIZER.special_tokens["<|im_end|>"]
             assert completion.output_tokens == 4
 
 
@@ -142,17 +141,14 @@ SCHEMA: dict[str, object] = {"type": "object", "properties": {"a": {"type": "int
 
 async def test_guided_decoding() -> None:
     schema, regex = Constraint(json_schema=SCHEMA), Constraint(regex="[ab]+")
-    grammar, tag = Constraint(gbnf='root ::= "a"'), Constraint(structural_tag={"format": {"type": "any_text"}})
+    grammar = Constraint(gbnf='root ::= "a"')
     assert (await sent("vllm", guided(schema)))["structured_outputs"] == {"json": SCHEMA}
     assert (await sent("vllm", guided(regex)))["structured_outputs"] == {"regex": "[ab]+"}
     assert (await sent("vllm", guided(grammar)))["structured_outputs"] == {"grammar": 'root ::= "a"'}
-    told = (await sent("vllm", guided(tag)))["structured_outputs"]["structural_tag"]
-    assert msgspec.json.decode(told) == {"format": {"type": "any_text"}}
     assert msgspec.json.decode((await sent("sglang", guided(schema)))["sampling_params"]["json_schema"]) == SCHEMA
     assert (await sent("sglang", guided(regex)))["sampling_params"]["regex"] == "[ab]+"
     assert (await sent("sglang", guided(grammar)))["sampling_params"]["ebnf"] == 'root ::= "a"'
     assert (await sent("trtllm", guided(schema)))["response_format"] == {"type": "json", "schema": SCHEMA}
-    assert (await sent("trtllm", guided(tag)))["response_format"]["format"] == {"type": "any_text"}
     assert (await sent("llamacpp", guided(schema)))["json_schema"] == SCHEMA
     assert (await sent("llamacpp", guided(grammar)))["grammar"] == 'root ::= "a"'
 
@@ -181,8 +177,6 @@ async def test_vllm_with_the_native_route_is_asked_there() -> None:
 async def test_old_vllm_takes_the_old_names() -> None:
     body = await sent("vllm", guided(Constraint(json_schema=SCHEMA)), version="0.10.2")
     assert body["guided_json"] == SCHEMA
-    async with opened("vllm", version="0.10.2") as (engine, _server, _info):
-        assert "structural_tag" not in engine.capabilities.guided
 
 
 @pytest.mark.parametrize("kind", ["sglang", "trtllm", "llamacpp"])

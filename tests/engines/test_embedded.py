@@ -162,7 +162,7 @@ async def test_every_id_is_told(engine: EmbeddedEngine, script: fake.Script, tex
     said, ids, end = await play(engine, request())
     assert said == text
     assert ids == ids_of(text)
-    assert end == Completion("stop", 5, len(ids) + 1, 0, None, fake.EOS_ID)
+    assert end == Completion("stop", 5, len(ids) + 1)
 
 
 async def test_special_tokens_are_spelled_out(engine: EmbeddedEngine, script: fake.Script) -> None:
@@ -176,7 +176,7 @@ async def test_length_and_cached_tokens(engine: EmbeddedEngine, script: fake.Scr
     script.tokens, script.cached = ids_of("abcdef"), 4
     said, _, end = await play(engine, request(max_tokens=3))
     assert said == "abc"
-    assert (end.reason, end.output_tokens, end.cached_tokens, end.end_id) == ("length", 3, 4, None)
+    assert (end.reason, end.output_tokens, end.cached_tokens) == ("length", 3, 4)
 
 
 async def test_a_stop_string_ends_the_turn(engine: EmbeddedEngine, script: fake.Script) -> None:

@@ -66,7 +66,7 @@ def test_a_completion_without_usage_is_counted_here() -> None:
     told(reading, {"choices": [{"text": "ab", "token_ids": [1, 2]}]})
     told(reading, {"choices": [{"text": "", "token_ids": [EOS], "finish_reason": "stop"}]})
     assert reading.end is None, "usage may still come"
-    assert reading.close() == Completion("stop", 7, 3, 0, None, EOS)
+    assert reading.close() == Completion("stop", 7, 3)
 
 
 def test_a_stop_without_ids_leaves_the_text_whole() -> None:
@@ -119,7 +119,7 @@ def test_trtllm_stop_token_that_was_asked_for_is_the_end_token() -> None:
     ids = [*TOKENIZER.encode("one "), EOS]
     choice = {"token_ids": ids, "finish_reason": "stop", "stop_reason": EOS}
     told(reading, {"choices": [choice], "usage": {"prompt_tokens": 3, "completion_tokens": 2}})
-    assert reading.close() == Completion("stop", 3, 2, 0, None, EOS)
+    assert reading.close() == Completion("stop", 3, 2)
 
 
 def test_llamacpp_control_token_in_mid_text_is_text() -> None:

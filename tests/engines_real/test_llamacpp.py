@@ -88,7 +88,7 @@ async def test_ids_spell_the_text_and_the_cache_is_told(engine: LlamaCppEngine, 
     text, ids, completion = await generated(engine, request(prompt))
     assert text
     assert tokenizer.decode(ids) == text
-    assert completion.output_tokens == len(ids) + (completion.end_id is not None)
+    assert completion.output_tokens - len(ids) == (completion.reason == "stop")
     assert completion.prompt_tokens == len(prompt)
     again, _ids, completion = await generated(engine, request(prompt))
     assert again == text
@@ -107,8 +107,8 @@ async def test_characters_of_several_tokens_keep_all_their_ids(engine: LlamaCppE
 async def test_the_end_token_is_told_apart(engine: LlamaCppEngine, tokenizer: Tokenizer) -> None:
     prompt = tokenizer.encode("<|im_start|>user\nSay only: yes<|im_end|>\n<|im_start|>assistant\nYes.")
     end = tokenizer.special_tokens["<|im_end|>"]
-    text, _ids, completion = await generated(engine, request(prompt, logit_bias={str(end): 100.0}))
-    assert (text, completion.reason, completion.end_id) == ("", "stop", end)
+    text, ids, completion = await generated(engine, request(prompt, logit_bias={str(end): 100.0}))
+    assert (text, ids, completion.reason) == ("", [], "stop")
 
 
 async def test_stop_strings_and_length(engine: LlamaCppEngine, tokenizer: Tokenizer) -> None:

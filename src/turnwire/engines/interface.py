@@ -42,7 +42,6 @@ class Constraint(msgspec.Struct, frozen=True, kw_only=True):
     regex: str | None = None
     lark: str | None = None
     gbnf: str | None = None
-    structural_tag: dict[str, object] | None = None
 
 
 class Hints(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,8 +82,8 @@ class TokenLogprob(msgspec.Struct, frozen=True, gc=False):
 
 class TokenBatch(msgspec.Struct, frozen=True, gc=False):
     """All tokens that became available in one wake-up. `text` never ends inside a code point (it may be empty while one
-    is incomplete); special tokens are spelled out in `text` unless the engine's capabilities say it skips them. `ids`
-    are the sampled tokens without the end token that stopped the model (that one is Completion.end_id)."""
+    is incomplete); special tokens are spelled out in `text`. `ids` are the sampled tokens without the end token that
+    stopped the model."""
 
     text: str
     ids: tuple[int, ...] = ()
@@ -98,16 +97,14 @@ class EventBatch(msgspec.Struct, frozen=True, gc=False):
 
 
 class Completion(msgspec.Struct, frozen=True, gc=False):
-    """The engine's own end of the generation, with its own counts. `end_id` is the end token the model stopped at,
-    where the engine tells it; it is counted in `output_tokens` but is in no batch. `reasoning_tokens` are told by
-    engines that separate thoughts themselves."""
+    """The engine's own end of the generation, with its own counts. The end token that the model stopped at is counted
+    in `output_tokens` but is in no batch. `reasoning_tokens` are told by engines that separate thoughts themselves."""
 
     reason: FinishReason
     prompt_tokens: int
     output_tokens: int
     cached_tokens: int = 0
     stop_sequence: str | None = None
-    end_id: int | None = None
     reasoning_tokens: int = 0
 
 
@@ -137,14 +134,10 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What an engine can do. `yields` is `tokens` (ids and text), `text` (text only) or `events` (already parsed)."""
 
     yields: Literal["tokens", "text", "events"]
-    guided: frozenset[Literal["json_schema", "regex", "lark", "gbnf", "structural_tag"]] = frozenset()
+    guided: frozenset[Literal["json_schema", "regex", "lark", "gbnf"]] = frozenset()
     priority: bool = False
     cache_salt: bool = False
     cached_tokens: bool = False
-    kv_events: bool = False
-    logprobs: bool = False
-    embeddings: bool = False
-    skips_special_tokens: bool = False
     images: bool = False
 
 

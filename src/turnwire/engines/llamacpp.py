@@ -113,7 +113,7 @@ class LlamaCppReading(Reading):
                 self._doubtful = ids.pop()
             if self._doubtful is not None and self._doubtful in self._stop_ids:
                 texts.append(self._finder.flush())
-                self.end = self._completion("stop", self._doubtful)
+                self.end = self._completion("stop")
                 break
         text = "".join(texts)
         return TokenBatch(text, tuple(ids), tuple(logprobs[: len(ids)])) if text or ids else None
@@ -144,11 +144,10 @@ class LlamaCppReading(Reading):
         if reason is None:
             self.error = ended_by("llama.cpp", chunk.stop_type)
             return
-        end_id: int | None = None
         if chunk.stop_type == "eos":
-            end_id, self._doubtful = self._doubtful, None
-            if end_id is None and ids and ids[-1] in self._specials:
-                end_id = ids.pop()
+            if self._doubtful is None and ids and ids[-1] in self._specials:
+                ids.pop()
+            self._doubtful = None
         self._settle(texts, ids)
         if self._finder.found is None:
             texts.append(self._finder.flush())
@@ -158,10 +157,10 @@ class LlamaCppReading(Reading):
         if self._finder.found is not None:
             self.end = self._completion("stop_sequence")
         else:
-            self.end = self._completion(reason, end_id)
+            self.end = self._completion(reason)
 
-    def _completion(self, reason: FinishReason, end_id: int | None = None) -> Completion:
-        return Completion(reason, self._prompt, self._predicted, self._cached, self._finder.found, end_id)
+    def _completion(self, reason: FinishReason) -> Completion:
+        return Completion(reason, self._prompt, self._predicted, self._cached, self._finder.found)
 
 
 def _may_end(content: str) -> bool:
@@ -188,9 +187,7 @@ class LlamaCppEngine(HTTPEngine):
     """A `llama-server`."""
 
     name = "llama.cpp"
-    capabilities = Capabilities(
-        yields="tokens", guided=frozenset({"json_schema", "gbnf"}), cached_tokens=True, logprobs=True
-    )
+    capabilities = Capabilities(yields="tokens", guided=frozenset({"json_schema", "gbnf"}), cached_tokens=True)
 
     def __init__(
         self,

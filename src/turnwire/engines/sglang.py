@@ -97,15 +97,14 @@ class SGLangReading(SpelledReading):
         if last is None:
             return None
         finish = last.finish_reason
-        end_id = None
         if finish is not None and isinstance(finish.matched, int) and ids and ids[-1] == finish.matched:
-            end_id = ids.pop()
+            ids.pop()
         text = self._spell(ids, logprobs)
         if self._speller.stopped_by is not None:
             self.end = self._completion(last, "stop_sequence")
         elif finish is not None:
             text += self._speller.flush()
-            self.end = self._completion(last, _FINISH[finish.type], end_id)
+            self.end = self._completion(last, _FINISH[finish.type])
             if self._speller.stopped_by is not None:
                 self.end = self._completion(last, "stop_sequence")
         return TokenBatch(text, tuple(ids), tuple(logprobs)) if text or ids else None
@@ -115,14 +114,13 @@ class SGLangReading(SpelledReading):
             return failure(self._engine, finish.message or "aborted", status=finish.status_code)
         return ended_by(self._engine, finish.type)
 
-    def _completion(self, meta: _Meta, reason: FinishReason, end_id: int | None = None) -> Completion:
+    def _completion(self, meta: _Meta, reason: FinishReason) -> Completion:
         return Completion(
             reason,
             meta.prompt_tokens or self._prompt,
             meta.completion_tokens,
             meta.cached_tokens,
             self._speller.stopped_by,
-            end_id,
         )
 
 
@@ -153,10 +151,9 @@ class SGLangEngine(SpellingEngine):
     name = "SGLang"
     capabilities = Capabilities(
         yields="tokens",
-        guided=frozenset({"json_schema", "regex", "gbnf", "structural_tag"}),
+        guided=frozenset({"json_schema", "regex", "gbnf"}),
         cache_salt=True,
         cached_tokens=True,
-        logprobs=True,
     )
     _low_first = False
 
@@ -244,6 +241,4 @@ def _guidance(constraint: Constraint) -> dict[str, object]:
         return {"regex": constraint.regex}
     if constraint.gbnf is not None:
         return {"ebnf": constraint.gbnf}
-    if constraint.structural_tag is not None:
-        return {"structural_tag": msgspec.json.encode(constraint.structural_tag).decode()}
     raise EngineError("invalid_request", "SGLang follows no Lark grammars; give json_schema, regex or gbnf")

@@ -40,7 +40,6 @@ class TRTLLMReading(SpelledReading):
         self._usage = Usage()
         self._output = 0
         self._reason: FinishReason | None = None
-        self._end_id: int | None = None
 
     def feed(self, events: bytes) -> TokenBatch | None:
         ids: list[int] = []
@@ -65,7 +64,7 @@ class TRTLLMReading(SpelledReading):
         if self._reason is not None and self._speller.stopped_by is None:
             text += self._speller.flush()
         if self._speller.stopped_by is not None:
-            self._reason, self._end_id = "stop_sequence", None
+            self._reason = "stop_sequence"
             self.end = self._completion(self._output)
         elif self._reason is not None and final:
             self.end = self._completion(self._usage.completion_tokens or self._output)
@@ -83,7 +82,7 @@ class TRTLLMReading(SpelledReading):
         elif said == "stop":
             self._reason = "stop"
             if not isinstance(choice.stop_reason, str) and ids:
-                self._end_id = ids.pop()
+                ids.pop()
                 del logprobs[len(ids) :]
         elif said == "timeout":
             self.error = EngineError("timeout", f"{self._engine}: the generation ran out of its time")
@@ -98,7 +97,6 @@ class TRTLLMReading(SpelledReading):
             output,
             (details.cached_tokens or 0) if details else 0,
             self._speller.stopped_by,
-            self._end_id,
         )
 
 
@@ -112,10 +110,9 @@ class TRTLLMEngine(SpellingEngine):
     name = "TensorRT-LLM"
     capabilities = Capabilities(
         yields="tokens",
-        guided=frozenset({"json_schema", "regex", "gbnf", "structural_tag"}),
+        guided=frozenset({"json_schema", "regex", "gbnf"}),
         priority=True,
         cached_tokens=True,
-        logprobs=True,
     )
 
     def __init__(
@@ -190,7 +187,4 @@ def _guidance(constraint: Constraint) -> dict[str, object]:
         return {"type": "regex", "regex": constraint.regex}
     if constraint.gbnf is not None:
         return {"type": "ebnf", "ebnf": constraint.gbnf}
-    if constraint.structural_tag is not None:
-        tag = constraint.structural_tag
-        return {"type": "structural_tag", "format": tag.get("format", tag)}
     raise EngineError("invalid_request", "TensorRT-LLM follows no Lark grammars; give json_schema, regex or gbnf")

@@ -31,7 +31,7 @@ class VLLMEngine(HTTPEngine):
     """A vLLM server."""
 
     name = "vLLM"
-    capabilities = Capabilities(yields="tokens", logprobs=True)
+    capabilities = Capabilities(yields="tokens")
 
     def __init__(self, base_url: str, *, model: str | None = None, api_key: str | None = None) -> None:
         super().__init__(base_url, model=model, api_key=api_key)
@@ -73,13 +73,10 @@ class VLLMEngine(HTTPEngine):
             warnings.append("cached tokens are not reported: start vLLM with --enable-prompt-tokens-details")
         self.capabilities = Capabilities(
             yields="tokens",
-            guided=frozenset({"json_schema", "regex", "lark", "gbnf", "structural_tag"})
-            if self._structured
-            else frozenset({"json_schema", "regex", "lark", "gbnf"}),
+            guided=frozenset({"json_schema", "regex", "lark", "gbnf"}),
             priority=priority,
             cache_salt=True,
             cached_tokens=cached,
-            logprobs=True,
         )
         return EngineInfo(name="vllm", version=number, model=self._model, window=self._window, warnings=tuple(warnings))
 
@@ -160,18 +157,14 @@ class VLLMEngine(HTTPEngine):
         return Call("/v1/completions", body | completions | options)
 
     def _guidance(self, constraint: Constraint) -> dict[str, object]:
-        tag = constraint.structural_tag
         kinds = {
             "json": constraint.json_schema,
             "regex": constraint.regex,
             "grammar": constraint.lark or constraint.gbnf,
-            "structural_tag": msgspec.json.encode(tag).decode() if tag is not None else None,
         }
         wanted = {name: value for name, value in kinds.items() if value is not None}
         if self._structured:
             return {"structured_outputs": wanted}
-        if "structural_tag" in wanted:
-            raise EngineError("invalid_request", "this vLLM knows no structural tags; use 0.11.0 or newer")
         return {f"guided_{name}": value for name, value in wanted.items()}
 
     def _reading(self, request: GenerateRequest) -> CompletionsReading:

@@ -57,8 +57,6 @@ class EmbeddedEngine:
         guided=frozenset({"json_schema", "gbnf"}),
         priority=True,
         cached_tokens=True,
-        logprobs=True,
-        embeddings=True,
     )
 
     def __init__(

@@ -100,7 +100,7 @@ class CompletionsReading(Reading):
         self._output = 0
         self._reason: FinishReason | None = None
         self._stop: str | None = None
-        self._end_id: int | None = None
+        self._ended = False
 
     def feed(self, events: bytes) -> TokenBatch | None:
         texts: list[str] = []
@@ -143,13 +143,14 @@ class CompletionsReading(Reading):
         if isinstance(choice.stop_reason, str):
             self._reason, self._stop = "stop_sequence", choice.stop_reason
         elif choice.finish_reason == "stop" and ids:
-            self._end_id = ids.pop()
+            ids.pop()
+            self._ended = True
             del logprobs[len(ids) :]
 
     def _completion(self, usage: Usage | None) -> Completion:
-        sampled = self._output + (self._end_id is not None)
+        sampled = self._output + self._ended
         if usage is None:
-            return Completion(self._reason or "stop", self._prompt, sampled, 0, self._stop, self._end_id)
+            return Completion(self._reason or "stop", self._prompt, sampled, 0, self._stop)
         details = usage.prompt_tokens_details
         return Completion(
             self._reason or "stop",
@@ -157,7 +158,6 @@ class CompletionsReading(Reading):
             usage.completion_tokens or sampled,
             (details.cached_tokens or 0) if details else 0,
             self._stop,
-            self._end_id,
         )
 
 

@@ -32,7 +32,7 @@ from turnwire.engines.scripted.timer_wheel import Due, TimerWheel
 
 __all__ = ["ScriptedEngine"]
 
-_CAPABILITIES = Capabilities(yields="tokens", cached_tokens=True, cache_salt=True, logprobs=True, embeddings=True)
+_CAPABILITIES = Capabilities(yields="tokens", cached_tokens=True, cache_salt=True)
 
 
 class ScriptedEngine:

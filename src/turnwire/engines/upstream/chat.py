@@ -284,8 +284,6 @@ class OpenAIEngine(HTTPEngine):
             yields=mode,
             guided=frozenset({"json_schema"}),
             cached_tokens=True,
-            logprobs=mode == "text",
-            embeddings=True,
             images=True,
         )
 

@@ -49,11 +49,10 @@ class VLLMCoreEngine:
     name = "vLLM core"
     capabilities = Capabilities(
         yields="tokens",
-        guided=frozenset({"json_schema", "regex", "lark", "gbnf", "structural_tag"}),
+        guided=frozenset({"json_schema", "regex", "lark", "gbnf"}),
         priority=True,
         cache_salt=True,
         cached_tokens=True,
-        logprobs=True,
     )
 
     def __init__(

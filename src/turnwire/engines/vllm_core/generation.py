@@ -130,10 +130,11 @@ class CoreGeneration:
             )
         ids, self._ids = self._ids, []
         logprobs, self._logprobs = self._logprobs, []
-        finish, end_id = self._finish, None
+        finish, ended = self._finish, False
         self._count += len(ids)
         if finish == Finish.STOP and ids:
-            end_id = ids.pop()
+            ids.pop()
+            ended = True
             del logprobs[len(ids) :]
         speller = self._speller
         text, taken = speller.feed(ids)
@@ -141,19 +142,18 @@ class CoreGeneration:
         if speller.stopped_by is None and reason is not None:
             text += speller.flush()
         if speller.stopped_by is not None:
-            self._count -= len(ids) - taken + (end_id is not None)
-            end_id = None
+            self._count -= len(ids) - taken + ended
             del ids[taken:], logprobs[taken:]
         if text or ids:
             self._receiver.tokens(TokenBatch(text, tuple(ids), tuple(logprobs)))
             if self.over:
                 return
         if speller.stopped_by is not None:
-            self._done("stop_sequence", None, running=finish is None)
+            self._done("stop_sequence", running=finish is None)
         elif self._error is not None:
             self._failed(self._error, running=finish is None)
         elif reason is not None:
-            self._done(reason, end_id, running=False)
+            self._done(reason, running=False)
         elif finish is not None:
             self._failed(self._refused(finish), running=False)
 
@@ -164,11 +164,9 @@ class CoreGeneration:
             return EngineError("invalid_request", "vLLM cannot follow the output constraint of this request")
         return EngineError("internal", "vLLM ended the generation with an error; its log says which")
 
-    def _done(self, reason: FinishReason, end_id: int | None, *, running: bool) -> None:
+    def _done(self, reason: FinishReason, *, running: bool) -> None:
         self._end(running=running)
-        self._receiver.done(
-            Completion(reason, self._prompt, self._count, self._cached, self._speller.stopped_by, end_id)
-        )
+        self._receiver.done(Completion(reason, self._prompt, self._count, self._cached, self._speller.stopped_by))
 
     def _failed(self, error: EngineError, *, running: bool) -> None:
         self._end(running=running)

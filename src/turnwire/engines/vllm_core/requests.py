@@ -23,8 +23,6 @@ __all__ = ["add_of", "probe_of"]
 _MOST_LOGPROBS = 20
 _BIAS = 100.0
 _SCHEMA_DEPTH = 64
-_TAG_DEPTH = 80
-"""How deep the core's grammar compilers may be asked to go."""
 
 # Each wish with what the core takes: the lowest and highest value, and whether the lowest itself is allowed.
 _BOUNDS: Mapping[str, tuple[float, float, bool]] = {
@@ -130,14 +128,12 @@ def _bias(told: Mapping[str, float], vocabulary: int) -> dict[int, float]:
 
 
 def _structure(constraint: Constraint) -> dict[str, object]:
-    tag, schema = constraint.structural_tag, constraint.json_schema
+    schema = constraint.json_schema
     _shallow("the JSON schema", schema, _SCHEMA_DEPTH)
-    _shallow("the structural tag", tag, _TAG_DEPTH)
     kinds = {
         "json": msgspec.json.encode(schema).decode() if schema is not None else None,
         "regex": constraint.regex,
         "grammar": constraint.lark or constraint.gbnf,
-        "structural_tag": msgspec.json.encode(tag).decode() if tag is not None else None,
     }
     # A core has one backend, that of its first constraint; this one compiles all kinds.
     return made(kinds) | {"_backend": "xgrammar"}
