@@ -80,8 +80,6 @@ RECORDED: dict[str, dict[str, Any]] = {
         },
     },
     "turnwire": {
-        "/health": {"status": "ok", "models": ["tiny"]},
-        "/version": {"version": "1"},
         "/v1/models": {"data": [{"id": "tiny", "owned_by": "turnwire", "context_length": 9000}]},
     },
     "anthropic": {

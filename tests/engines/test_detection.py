@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from turnwire.engines.detection.probe import ServerFacts, find_server
-from turnwire.engines.detection.signs import Answer, ServerKind, identify
+from turnwire.engines.detection.signs import PATHS, Answer, ServerKind, identify
 from turnwire.engines.failures import KeyRefused
 from turnwire.engines.interface import EngineError
 
@@ -82,6 +82,10 @@ async def test_nothing_there_and_something_else_there_are_said() -> None:
 async def test_what_the_operator_says_a_server_is_holds() -> None:
     async with recorded_server(RECORDED["openai"]) as url:
         assert (await find_server(url, kind="vllm")).kind == "vllm"
+
+
+def test_no_question_costs_anything() -> None:
+    assert "/health" not in PATHS, "a LiteLLM proxy would ask every model it has"
 
 
 def test_strange_answers_are_nobodys() -> None:

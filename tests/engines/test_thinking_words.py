@@ -47,7 +47,7 @@ MAX = Thinking(effort="max")
         ),
         *(
             row
-            for server in ("openai", "lmstudio", "ollama", "litellm", "unheard-of")
+            for server in ("openai", "lmstudio", "ollama", "unheard-of")
             for row in (
                 (server, OFF, {"reasoning_effort": "none"}),
                 (server, ON, {"reasoning_effort": "medium"}),
@@ -57,7 +57,8 @@ MAX = Thinking(effort="max")
         ("openai", BUDGET, {"reasoning_effort": "medium"}),
         ("openai", MAX, {"reasoning_effort": "max"}),
         ("ollama", MAX, {"reasoning_effort": "high"}),
-        ("litellm", BUDGET, {"thinking": {"type": "enabled", "budget_tokens": 4000}}),
+        ("litellm", OFF, {"reasoning_effort": "none", "drop_params": True}),
+        ("litellm", BUDGET, {"reasoning_effort": "medium", "drop_params": True}),
         ("openrouter", OFF, {"reasoning": {"enabled": False}}),
         ("openrouter", ON, {"reasoning": {"enabled": True}}),
         ("openrouter", HIGH, {"reasoning": {"effort": "high"}}),
@@ -82,10 +83,9 @@ def test_the_models_profile_says_what_its_template_calls_it() -> None:
 
 
 def test_a_budget_that_cannot_be_said_is_noted() -> None:
-    for server in ("vllm", "openai", "ollama"):
+    for server in ("vllm", "openai", "ollama", "litellm"):
         assert [note.code for note in thinking_fields(server, BUDGET)[1]] == ["upstream.thinking_budget"]
-    for server in ("openrouter", "litellm"):
-        assert thinking_fields(server, BUDGET)[1] == []
+    assert thinking_fields("openrouter", BUDGET)[1] == []
 
 
 def test_what_the_client_says_to_the_template_itself_wins() -> None:

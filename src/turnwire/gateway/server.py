@@ -45,8 +45,9 @@ async def _main(settings: Settings, listener: socket.socket, progress: Progress 
     gateway = Gateway(settings, runtimes)
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    names, dialects = (", ".join(words) for words in zip(*((r.id, r.dialect.name) for r in runtimes), strict=True))
-    ready = f"turnwire: {names} on http://{shown}:{port} (dialect {dialects})"
+    names = ", ".join(runtime.id for runtime in runtimes)
+    hows = ", ".join(f"dialect {r.dialect.name}" if r.writes_prompts else f"by {r.info.name}" for r in runtimes)
+    ready = f"turnwire: {names} on http://{shown}:{port} ({hows})"
     server = GatewayServer(gateway, ready)
     # What exists by now lives as long as the process: the collector need not look at it again.
     gc.collect()

@@ -1,7 +1,8 @@
 """How servers are told apart: a table of questions and the answers that give a server away.
 
 Promise: pure. The rows are tried from top to bottom and the first that fits decides, so a server that imitates another
-(SGLang answers Ollama's list, several answer `/version`) comes before the one it imitates.
+(SGLang answers Ollama's list, several answer `/version`) comes before the one it imitates. No question may cost
+anything: `/health` is not among them, since a LiteLLM proxy answers it by asking every model it has.
 """
 
 from __future__ import annotations
@@ -81,10 +82,6 @@ def _lmstudio(answers: Answers) -> bool:
     return any("max_context_length" in row or "compatibility_type" in row for row in rows(listed))
 
 
-def _turnwire(answers: Answers) -> bool:
-    return _owned("turnwire")(answers) and "status" in answers.get("/health", _NONE).fields
-
-
 def _anthropic(answers: Answers) -> bool:
     refused = answers.get("/v1/models", _NONE).body
     return _row_has("type", "display_name")(answers) or (
@@ -94,7 +91,7 @@ def _anthropic(answers: Answers) -> bool:
 
 
 _SIGNS: tuple[tuple[ServerKind, str, Callable[[Answers], bool]], ...] = (
-    ("turnwire", "/health", _turnwire),
+    ("turnwire", "/v1/models", _owned("turnwire")),
     ("llamacpp", "/props", _has("/props", "default_generation_settings")),
     ("sglang", "/get_model_info", _has("/get_model_info", "model_path", "is_generation")),
     ("nim", "/v1/metadata", _has("/v1/metadata", "modelInfo")),

@@ -312,7 +312,8 @@ class OpenAIEngine(HTTPEngine):
         except EngineError as error:
             if error.kind == "unreachable" or isinstance(error, KeyRefused):
                 raise
-            return [], [f"the upstream server does not list its models ({error.message})"]
+            hint = "" if self._key else "; if it wants a key, give it with --engine-key-env NAME"
+            return [], [f"the upstream server does not list its models ({error.message}){hint}"]
         return models, [] if models else ["the upstream server lists no models"]
 
     def _call(self, request: GenerateRequest) -> Call:

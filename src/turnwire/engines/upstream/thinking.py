@@ -80,10 +80,10 @@ def _openrouter(thinking: Thinking, switches: Switches | None) -> Said:
 
 
 def _litellm(thinking: Thinking, switches: Switches | None) -> Said:
-    """LiteLLM turns both words into those of the provider it asks."""
-    if thinking.mode != "off" and thinking.budget is not None:
-        return {"thinking": {"type": "enabled", "budget_tokens": thinking.budget}}, []
-    return _by_effort(thinking, switches)
+    """LiteLLM turns an effort into the words of the provider it asks, and refuses it where that has none, unless it may
+    drop it."""
+    fields, notes = _by_effort(thinking, switches)
+    return (fields | {"drop_params": True} if fields else fields), notes
 
 
 def _effort_of(budget: int) -> str:

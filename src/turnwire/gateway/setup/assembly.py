@@ -120,7 +120,10 @@ def _runtime(
         log.warning("%s: %s", info.name, warning)
     dialect, why = _dialect(model, model_id, profile, source)
     renderer = _renderer(source, dialect, settings.template_steps)
-    log.info("model %s: dialect %s (%s), prompts from %s", model_id, dialect.name, why, source.origin)
+    if engine.capabilities.yields == "events":
+        log.info("model %s: prompts are written and counted by %s", model_id, info.name)
+    else:
+        log.info("model %s: dialect %s (%s), prompts from %s", model_id, dialect.name, why, source.origin)
     special = source.tokenizer.special_tokens
     known = profile.template_args if profile else None
     policy = ReplayPolicy(history=model.history_thinking or settings.history_thinking or "auto", known=known)

@@ -75,7 +75,7 @@ async def _tried(session: aiohttp.ClientSession, model: str) -> Trial:
 
 async def _conversation(session: aiohttp.ClientSession, model: str) -> Trial:
     messages: list[dict[str, Any]] = [{"role": "user", "content": _QUESTION}]
-    body = {"model": model, "max_tokens": 1024, "system": _SYSTEM, "tools": [_TOOL], "messages": messages}
+    body = {"model": model, "max_tokens": 400, "system": _SYSTEM, "tools": [_TOOL], "messages": messages}
     started = time.monotonic()
     first, _ = await _ask(session, body)
     calls = [block for block in first["content"] if block["type"] == "tool_use"]
