@@ -54,7 +54,7 @@ class Resumable(Engine):
         text = "So it is four." if "</think>" in said else "Hm, let me think about it once more. " * 40
         return [*batches(text, 2), Completion("stop", 50, len(TOKENIZER.encode(text)))]
 
-    async def generate(self, request: Any) -> Any:
+    async def _steps(self, request: Any) -> Any:
         self.seen.append(request)
         ids = list(request.prompt_ids)
         self.steps = self.steps_for(TOKENIZER.decode(ids[len(ids) - request.resumed :]))

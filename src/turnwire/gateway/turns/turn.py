@@ -36,7 +36,7 @@ from turnwire.prompts.notes import noted
 from turnwire.prompts.recall.witness import Witness
 from turnwire.protocols.reply import Reply
 from turnwire.protocols.wire import Encoder, ErrorKind, TurnFailure
-from turnwire.turns import Event, Finished, FinishReason, Note, Sampling, SealCarried, TokensScored, Usage
+from turnwire.turns import BlockDelta, Event, Finished, FinishReason, Note, Sampling, SealCarried, TokensScored, Usage
 
 __all__ = ["ClientGone", "Turn", "failure_of"]
 
@@ -110,6 +110,8 @@ class Turn:
         # How many tokens of the output the engine was given with its prompt.
         self._prefilled = 0
         self._parser: Parser | None = None
+        # Set once the stream is open and nothing else is to be done with its running text.
+        self._feed: Callable[[str], Sequence[Event]] | None = None
         self._first_call: FirstCallOnly | None = None
         self._budget: ThinkingBudget | None = None
         self._head = b""
@@ -214,6 +216,9 @@ class Turn:
         if self.record.first_token is None:
             self.record.called()
         try:
+            if self._feed is not None and not batch.logprobs:
+                self._run_on(batch, self._feed)
+                return
             events = self._heard(batch.text, batch.ids)
             if batch.logprobs:
                 events = [*events, _scored(batch)]
@@ -223,6 +228,19 @@ class Turn:
                 self._close_thought()
         except Exception as error:
             self._end(error)
+
+    def _run_on(self, batch: TokenBatch, feed: Callable[[str], Sequence[Event]]) -> None:
+        """The common case, which nearly every token takes: a stream that is open, and nothing asked of it but to run.
+        Running text needs no stamps."""
+        self._log.add(batch.text, batch.ids)
+        events = feed(batch.text)
+        if len(events) == 1 and type(events[0]) is BlockDelta:
+            self._witness.feed(events)
+            data = self.encoder.feed(events)
+            if data:
+                self.sink.write(data)
+        elif events:
+            self._put(self.encoder.feed(self._stamped(events)))
 
     def events(self, batch: EventBatch) -> None:
         """More output of an engine that parses by itself."""
@@ -461,3 +479,6 @@ class Turn:
         self.sink.open()
         if self._head:
             self.sink.write(self._head)
+        steered = self._first_call is not None or self._budget is not None or self.record.reply is not None
+        if self._parser is not None and not steered:
+            self._feed = self._parser.feed
