@@ -106,7 +106,6 @@ class _Request:
             history=read.messages if thread is not None else None,
             diagnostics=fields.has("diagnostics"),
         )
-        self._betas()
         previous = self._previous_turn()
         return Inbound(
             conversation=conversation,
@@ -229,10 +228,6 @@ class _Request:
         if named is not None and not isinstance(named, str):
             raise invalid("diagnostics.previous_message_id", "must be a message id or null")
         return turn_of(named) if named else None
-
-    def _betas(self) -> None:
-        """Betas are opt-ins of the client; no answer depends on them, but a wrong type is refused."""
-        self.fields.texts("betas")
 
 
 def _metadata_session(metadata: dict[str, Any] | None) -> str | None:

@@ -50,9 +50,6 @@ def decode(body: bytes, headers: Mapping[str, str], *, limits: Limits | None = N
     most = _PROMPTS_OF_MOST_CHOICES * fields.limits.choices
     if len(prompts) * choices > most:
         raise invalid("n", f"{len(prompts)} prompts times {choices} answers; the limit is {most} in all")
-    best = fields.whole("best_of", 1)
-    if best is not None and best > choices:
-        fields.notes.add("request.field_ignored", "best_of: every answer is returned, none is ranked away")
     logprobs = fields.whole("logprobs", 0, _MOST_LOGPROBS)
     echo = fields.flag("echo")
     if echo and logprobs is not None:
