@@ -350,3 +350,27 @@ async def test_compaction_by_trigger_and_by_route(serve: Serve) -> None:
 async def test_a_get_is_an_upgrade_that_was_not_taken(serve: Serve) -> None:
     client = await serve({"text": "Hi."})
     assert (await get(client, "/v1/responses"))[0] == 426
+
+
+async def test_a_namespaced_tool_called_by_its_bare_name_is_typed_and_replayed_as_said(serve: Serve) -> None:
+    numbers = {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}}
+    tools = [
+        {
+            "type": "namespace",
+            "name": "mcp__calc",
+            "tools": [{"type": "function", "name": "add", "parameters": numbers}],
+        }
+    ]
+    said = (
+        "Sum.\n</think>\n\n<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n"
+        "<parameter=b>\n2\n</parameter>\n</function>\n</tool_call>"
+    )
+    client = await serve({"text": said}, {"text": "Hm.\n</think>\n\nThree."})
+    body = request(tools=tools, stream=False, store=False, include=["reasoning.encrypted_content"])
+    _, first = await client.post("/v1/responses", body)
+    call = next(item for item in first["output"] if item["type"] == "function_call")
+    assert (call["name"], call["namespace"], json.loads(call["arguments"])) == ("add", "mcp__calc", {"a": 1, "b": 2})
+    result = {"type": "function_call_output", "call_id": call["call_id"], "output": "3"}
+    again = {**body, "input": [*body["input"], *first["output"], result]}
+    async with client.session.post(client.base + "/v1/responses", json=again) as answer:
+        assert answer.headers["x-turnwire-prefix"].partition(";")[0] == "held"

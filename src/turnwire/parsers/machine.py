@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from turnwire.parsers.dialect import Dialect, Reader, Start
+from turnwire.parsers.offered import OfferedTools
 from turnwire.parsers.prose import Prose
 from turnwire.parsers.schema import ANY, Shape, shape_of
 from turnwire.parsers.sink import Sink
@@ -34,7 +35,7 @@ class Machine:
     def __init__(self, dialect: Dialect, tools: Sequence[Tool], start: Start) -> None:
         self.sink = Sink()
         self.dialect = dialect
-        self.tools: dict[str, Tool] = {tool.name: tool for tool in tools}
+        self.tools = OfferedTools(tools)
         self.closing = False
         self.cut = False
         self._shapes: dict[str, dict[str, Shape]] = {}
@@ -84,9 +85,12 @@ class Machine:
                 sink.note("rescue.call_in_reasoning", name)
             if prose.sign is not None and prose.sign.rescue:
                 sink.note("rescue.missing_wrapper", name)
-        sink.open_call(name, call_id)
-        if name not in self.tools:
+        tool = self.tools.get(name)
+        sink.open_call(tool.name if tool is not None else name, call_id)
+        if tool is None:
             sink.note("call.unknown_tool", name)
+        elif tool.name != name:
+            sink.note("call.name_completed", name)
 
     @property
     def prose(self) -> BlockKind:

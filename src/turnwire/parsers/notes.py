@@ -10,6 +10,7 @@ NOTES: Final[dict[str, str]] = {
     "call.malformed": "the arguments are not valid JSON; they are passed on as the model wrote them",
     "call.truncated": "the output ended inside a call; it must not be run",
     "call.unknown_tool": "the model called a tool that was not offered",
+    "call.name_completed": "the tool was called without its namespace; the only tool that can be meant was taken",
     "call.unnamed": "a call without a usable name was dropped; its text is kept in the raw output",
     "call.noise": "text inside a call that belongs to no argument was left out",
     "call.echo": "the calls were written a second time, word for word, after their end; the repetition was left out",
