@@ -453,3 +453,16 @@ async def test_a_tokenizer_of_another_model_is_warned_of(tmp_path: Path) -> None
     assert any("another model's" in warning for warning in info.warnings)
     await engine.close()
     core.kill()
+
+
+async def test_starting_again_tells_what_is_there_now(tmp_path: Path) -> None:
+    """A pool asks a worker anew what it is when it was gone."""
+    async with running(tmp_path, Line(text="one")) as (engine, core):
+        core.kill()
+        await _unhealthy(engine)
+        again = EngineCore(core._address, Line(text="two"), window=500)
+        again.ready["kv_events_config"] = {"publisher": "zmq", "endpoint": "tcp://*:5557", "topic": "kv"}
+        info, _ = await asyncio.gather(engine.start(), again.start())
+        assert info.window == 500
+        assert [source.endpoint for source in info.kv_events] == ["tcp://127.0.0.1:5557"]
+        again.kill()

@@ -12,6 +12,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
+from turnwire.engines.kv_source import KVSource
 from turnwire.turns import Conversation, Event, FinishReason, Sampling
 
 __all__ = [
@@ -143,13 +144,15 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What was discovered at start. `window` is the context length in tokens; `embedding_models` are the ids of a model
-    that answers `embed` beside the served one; `warnings` say what is missing and which flag sets it."""
+    that answers `embed` beside the served one; `kv_events` is where it tells what its cache holds, rank by rank;
+    `warnings` say what is missing and which flag sets it."""
 
     name: str
     version: str | None = None
     model: str | None = None
     window: int | None = None
     embedding_models: tuple[str, ...] = ()
+    kv_events: tuple[KVSource, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

@@ -1,39 +1,8 @@
-"""Routing: prefix overlap by hash chains, the choice among workers, the waiting line."""
+"""Routing: the choice among workers."""
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from turnwire.engines.pool import Candidate, PrefixIndex, block_hashes, choose
-
-IDS = st.lists(st.integers(0, 200_000), max_size=200)
-
-
-@given(IDS, IDS, st.integers(1, 16))
-def test_equal_hashes_mean_equal_prefixes(a: list[int], b: list[int], block: int) -> None:
-    first, second = block_hashes(a, block=block), block_hashes(b, block=block)
-    assert len(first) == len(a) // block
-    for depth, (x, y) in enumerate(zip(first, second, strict=False), start=1):
-        assert (x == y) == (a[: depth * block] == b[: depth * block])
-
-
-def test_a_salt_separates_tenants() -> None:
-    ids = list(range(64))
-    assert block_hashes(ids, block=16, salt="a") != block_hashes(ids, block=16, salt="b")
-
-
-def test_overlap_counts_leading_blocks_and_forgets_the_oldest() -> None:
-    index = PrefixIndex(capacity=4)
-    old, new = block_hashes(range(64), block=16), block_hashes(range(100, 164), block=16)
-    index.add(old)
-    assert index.overlap(old) == 4
-    assert index.overlap(block_hashes([*range(32), *range(500, 532)], block=16)) == 2
-    index.add(new)
-    assert index.overlap(new) == 4
-    assert index.overlap(old) == 0
-    index.clear()
-    assert index.overlap(new) == 0
+from turnwire.engines.pool import Candidate, choose
 
 
 def candidate(index: int, **over: int | bool) -> Candidate:

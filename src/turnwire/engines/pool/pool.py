@@ -28,8 +28,9 @@ from turnwire.engines.interface import (
     Why,
 )
 from turnwire.engines.pool.choice import Candidate, choose
+from turnwire.engines.pool.kv_blocks import PromptBlocks
+from turnwire.engines.pool.kv_index import KVIndex
 from turnwire.engines.pool.limits import PoolLimits, PoolStatistics
-from turnwire.engines.pool.prefix_index import block_hashes
 from turnwire.engines.pool.turn import PooledTurn
 from turnwire.engines.pool.waiting_line import Ticket, WaitingLine
 from turnwire.engines.pool.worker import Worker
@@ -59,6 +60,9 @@ class WorkerPool:
         self._ticking: asyncio.TimerHandle | None = None
         self._emptied: dict[Worker, asyncio.Event] = {}
         self._foreseen = 256.0
+        self._index = KVIndex()
+        for worker in self.workers:
+            worker.index = self._index
 
     # -------------------------------------------------------------------------------------------- engine interface
 
@@ -127,13 +131,11 @@ class WorkerPool:
             task.cancel()
         for ticket in self._line.in_order():
             ticket.item.give_up(EngineError("disconnected", "The engine was closed."))
-        await asyncio.gather(*(worker.engine.close() for worker in self.workers))
+        await asyncio.gather(*(worker.close() for worker in self.workers))
 
     def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
         """Start a generation; see the interface's promise."""
-        several = len(self.workers) > 1
-        hashes = block_hashes(request.prompt_ids, salt=request.hints.cache_salt or "") if several else ()
-        turn = PooledTurn(self, request, receiver, hashes)
+        turn = PooledTurn(self, request, receiver, PromptBlocks(request.prompt_ids, request.hints.cache_salt))
         turn.begin()
         return turn
 
@@ -142,6 +144,7 @@ class WorkerPool:
     async def add(self, engine: Engine, name: str) -> Worker:
         """Take in another worker. EngineError if it does not start."""
         worker = Worker(engine, name)
+        worker.index = self._index
         await worker.start()
         self.workers.append(worker)
         self._serve()
@@ -166,7 +169,7 @@ class WorkerPool:
         task = self._checks.pop(worker, None)
         if task is not None:
             task.cancel()
-        await worker.engine.close()
+        await worker.close()
 
     # --------------------------------------------------------------------------------------------------- admission
 
@@ -230,11 +233,22 @@ class WorkerPool:
         """Whether another worker could take a turn."""
         return any(one is not worker and not one.draining and one.lack(request) is None for one in self.workers)
 
-    def remember(self, worker: Worker, request: GenerateRequest, hashes: Sequence[bytes]) -> None:
+    def held(self, turn: PooledTurn, worker: Worker) -> int:
+        """How much of a turn's prompt the worker that takes it holds; from now on it will be all."""
+        if len(self.workers) < 2:
+            return 0
+        now = asyncio.get_running_loop().time()
+        held = worker.holds(turn.blocks, self._index.overlap(turn.blocks), now)
+        worker.takes(turn.blocks, now)
+        return held
+
+    def remember(self, worker: Worker, turn: PooledTurn) -> None:
         """A worker has served a turn: its cache holds the prompt, and the session goes there again."""
-        worker.cache.add(hashes)
-        session = request.hints.session
-        if session and len(self.workers) > 1:
+        if len(self.workers) < 2:
+            return
+        worker.served(turn.blocks, asyncio.get_running_loop().time())
+        session = turn.request.hints.session
+        if session:
             self._sessions[session] = worker
             self._sessions.move_to_end(session)
             if len(self._sessions) > _SESSIONS:
@@ -254,11 +268,13 @@ class WorkerPool:
     def _choose(self, turn: PooledTurn, workers: Sequence[Worker], now: float) -> Worker | None:
         session = turn.request.hints.session
         last = self._sessions.get(session) if session else None
+        several = len(self.workers) > 1
+        told = self._index.overlap(turn.blocks) if several else {}
         candidates = [
             Candidate(
                 index=index,
-                prompt=len(turn.hashes),
-                cached=worker.cache.overlap(turn.hashes),
+                prompt=len(turn.blocks.ids) // 64,
+                cached=worker.holds(turn.blocks, told, now) // 64 if several else 0,
                 active=worker.active,
                 limit=self.limits.concurrency,
                 doubts=(worker.state != "healthy") + 2 * (worker in turn.tried),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from turnwire.engines.interface import (
@@ -23,6 +22,7 @@ from turnwire.engines.interface import (
     TokenBatch,
 )
 from turnwire.engines.pool.after_failure import Attempts
+from turnwire.engines.pool.kv_blocks import PromptBlocks
 from turnwire.engines.pool.migration import Migration
 from turnwire.engines.pool.waiting_line import Ticket
 from turnwire.engines.pool.worker import Worker
@@ -40,9 +40,9 @@ class PooledTurn:
     """To the worker's engine the receiver, to whoever submitted the turn the generation. `heard` is set by every sign
     of life and cleared by the pool's watch, which keeps `silent_since`."""
 
-    def __init__(self, pool: WorkerPool, request: GenerateRequest, receiver: Receiver, hashes: Sequence[bytes]) -> None:
+    def __init__(self, pool: WorkerPool, request: GenerateRequest, receiver: Receiver, blocks: PromptBlocks) -> None:
         self.request = request
-        self.hashes = hashes
+        self.blocks = blocks
         self.worker: Worker | None = None
         self.tried: set[Worker] = set()
         self.heard = False
@@ -108,7 +108,7 @@ class PooledTurn:
         self.worker = worker
         self._began = self.silent_since = loop.time()
         self.heard = False
-        cached = 64 * worker.cache.overlap(self.hashes)
+        cached = self._pool.held(self, worker)
         self._uncached = len(self.request.prompt_ids) - cached
         if isinstance(self._receiver, RoutedReceiver):
             queued = self._began - self._arrived
@@ -179,7 +179,7 @@ class PooledTurn:
         assert worker is not None
         self._over = True
         worker.health.completed()
-        self._pool.remember(worker, self.request, self.hashes)
+        self._pool.remember(worker, self)
         try:
             self._receiver.done(self._migration.completed(completion))
         finally:

@@ -7,17 +7,30 @@ the turn asks for.
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from turnwire.engines.bridge import pull
 from turnwire.engines.interface import Constraint, Engine, EngineError, EngineInfo, GenerateRequest, Hints
+from turnwire.engines.kv_source import KVSource
 from turnwire.engines.pool.health import Health, State
-from turnwire.engines.pool.prefix_index import PrefixIndex
+from turnwire.engines.pool.kv_blocks import PromptBlocks
+from turnwire.engines.pool.kv_estimate import KVEstimate
+from turnwire.engines.pool.kv_index import Held, KVIndex
 from turnwire.turns import Conversation, Sampling
+
+if TYPE_CHECKING:
+    from turnwire.engines.pool.kv_subscriber import KVSubscriber
 
 __all__ = ["Worker"]
 
+log = logging.getLogger("turnwire.workers")
+
 _PROBE_SECONDS = 6.0
 _START_SECONDS = 120.0
+_ESTIMATED = 64
+"""Tokens in a block of the estimate."""
 
 
 class Worker:
@@ -30,7 +43,9 @@ class Worker:
         self.draining = False
         self.info: EngineInfo | None = None
         self.health = Health()
-        self.cache = PrefixIndex()
+        self.index: KVIndex | None = None
+        self._estimate = KVEstimate()
+        self._feeds: list[KVSubscriber] = []
         self._discovered = True
 
     @property
@@ -55,6 +70,35 @@ class Worker:
         window = self.info.window if self.info is not None else None
         return "a window this large" if window is not None and len(request.prompt_ids) >= window else None
 
+    # ------------------------------------------------------------------------------------------------------ cache
+
+    def holds(self, prompt: PromptBlocks, told: Mapping[str, Held], now: float) -> int:
+        """How many leading tokens of a prompt its cache holds: as it tells itself (`told`, the index's answer), else as
+        it probably does."""
+        said = max((told[feed.name].tokens for feed in self._feeds if feed.name in told), default=0)
+        if self._feeds and all(feed.complete for feed in self._feeds):
+            return said
+        return max(said, _ESTIMATED * self._estimate.overlap(prompt.of(_ESTIMATED), now))
+
+    def takes(self, prompt: PromptBlocks, now: float) -> None:
+        """A prompt goes there: turns that follow at once will find it."""
+        self._estimate.sent(prompt.of(_ESTIMATED), now)
+
+    def served(self, prompt: PromptBlocks, now: float) -> None:
+        """A prompt was read there to its end."""
+        self._estimate.served(prompt.of(_ESTIMATED), now)
+
+    def _listen(self, sources: Sequence[KVSource]) -> None:
+        if self._feeds or self.index is None or not sources:
+            return
+        try:
+            from turnwire.engines.pool.kv_subscriber import KVSubscriber
+        except ImportError:
+            log.warning("%s publishes KV events; to hear them: pip install turnwire[kv-events]", self.name)
+            return
+        feeds = [KVSubscriber(source, self.index, f"{self.name}#{rank}") for rank, source in enumerate(sources)]
+        self._feeds = [feed for feed in feeds if feed.open()]
+
     # ---------------------------------------------------------------------------------------------------- probing
 
     async def start(self) -> EngineInfo:
@@ -62,11 +106,21 @@ class Worker:
         self._discovered = False
         self.info = await self.engine.start()
         self._discovered = True
+        self._listen(self.info.kv_events)
         return self.info
+
+    async def close(self) -> None:
+        """Close the engine, and hear nothing more of its cache."""
+        feeds, self._feeds = self._feeds, []
+        for feed in feeds:
+            await feed.close()
+        await self.engine.close()
 
     def gone(self) -> None:
         """It went away: what it had cached is lost, and what comes back may be another."""
-        self.cache.clear()
+        self._estimate.clear()
+        for feed in self._feeds:
+            feed.gone()
         self._discovered = False
 
     async def probe(self, thorough: bool) -> tuple[bool, bool]:

@@ -12,11 +12,11 @@ import asyncio
 import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from urllib.parse import urlsplit
 
-from turnwire.engines.bridge import pull, refuse
+from turnwire.engines.bridge import refuse
 from turnwire.engines.http.spelling import Speller
 from turnwire.engines.interface import (
     Capabilities,
@@ -25,8 +25,8 @@ from turnwire.engines.interface import (
     GenerateRequest,
     Generation,
     Receiver,
-    Step,
 )
+from turnwire.engines.kv_source import KVSource, kv_source
 from turnwire.engines.vllm_core.attachment import state_file
 from turnwire.engines.vllm_core.generation import CoreGeneration
 from turnwire.engines.vllm_core.layouts import ABORT, ADD, Output, Outputs
@@ -64,6 +64,7 @@ class VLLMCoreEngine:
         limit: int = 16384,
         patience: Patience | None = None,
     ) -> None:
+        self._host = urlsplit(address).hostname or "127.0.0.1"
         self._tokenizer = tokenizer
         self._limit = limit
         self._prefix = secrets.token_hex(4)
@@ -88,7 +89,11 @@ class VLLMCoreEngine:
         self._loop = asyncio.get_running_loop()
         await self._reception.open()
         return EngineInfo(
-            name="vllm-core", version=self._cores.version, window=self._cores.window, warnings=self._warnings()
+            name="vllm-core",
+            version=self._cores.version,
+            window=self._cores.window,
+            kv_events=self._kv_events(),
+            warnings=self._warnings(),
         )
 
     def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
@@ -110,10 +115,6 @@ class VLLMCoreEngine:
             return refuse(error, receiver)
         return generation
 
-    def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
-        """The same, pulled."""
-        return pull(self, request)
-
     async def health(self) -> bool:
         """Whether a core would take work now."""
         return self._wire.is_open and self._cores.serving
@@ -128,10 +129,10 @@ class VLLMCoreEngine:
             generation.fail(EngineError("disconnected", "the engine was closed"))
         await self._reception.close()
 
-    @property
-    def kv_events(self) -> dict[int, dict[str, Any]]:
-        """Where each core publishes what its cache holds, by rank, as the core told it."""
-        return {core.rank: core.ready.kv_events_config for core in self._cores if core.ready.kv_events_config}
+    def _kv_events(self) -> tuple[KVSource, ...]:
+        told = ((core.rank, core.ready.kv_events_config) for core in self._cores)
+        found = (kv_source(config, self._host, rank) for rank, config in told if config)
+        return tuple(source for source in found if source is not None)
 
     def _warnings(self) -> tuple[str, ...]:
         ours, theirs = self._tokenizer.vocab_size, self._cores.vocabulary

@@ -83,10 +83,11 @@ class Reception:
     async def open(self) -> None:
         """Bind, and wait until the cores have loaded their model; EngineError where none comes. The ports stay bound
         then, too: a core may come later."""
-        self._loop = asyncio.get_running_loop()
-        self.wire.open()
-        self._watch()
-        await self._attach()
+        if not self.wire.is_open:
+            self._loop = asyncio.get_running_loop()
+            self.wire.open()
+            self._watch()
+            await self._attach()
         if not self.cores.complete:
             log.info("waiting for vLLM's engine core to connect to %s", self._address)
         await self._wait(self._patience.greeting, lambda: self._greeted)

@@ -1,0 +1,48 @@
+"""A prompt as the blocks that prefix caches keep: one number per block, which stands for it and all that comes before.
+
+Promise: equal numbers mean equal prefixes under equal salts. They are this process's own (keyed, so nobody can
+construct two prefixes that share one) and are computed once per prompt and block size, in one pass.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+__all__ = ["PromptBlocks", "chain", "root"]
+
+
+def root(extra: object) -> int:
+    """What the first block is chained to: `extra` is what tells caches with equal tokens apart, or None."""
+    return hash(("root", None if extra is None else repr(extra)))
+
+
+def chain(parent: int, ids: Sequence[int], size: int) -> list[int]:
+    """The numbers of the full blocks of `size` ids that come after `parent`."""
+    data = array("I", ids).tobytes()
+    width = array("I").itemsize * size
+    numbers = []
+    for start in range(0, len(data) - width + 1, width):
+        parent = hash((parent, data[start : start + width]))
+        numbers.append(parent)
+    return numbers
+
+
+class PromptBlocks:
+    """The blocks of one prompt, for whichever block sizes are asked for."""
+
+    __slots__ = ("_by_size", "_salt", "ids")
+
+    def __init__(self, ids: Sequence[int], salt: str | None) -> None:
+        self.ids = ids
+        self._salt = salt
+        self._by_size: dict[int, list[int]] = {}
+
+    def of(self, size: int) -> list[int]:
+        """The numbers of the blocks that can be found in a cache: the last id is always read anew."""
+        numbers = self._by_size.get(size)
+        if numbers is None:
+            usable = self.ids[: (len(self.ids) - 1) // size * size] if self.ids else ()
+            start = root([self._salt] if self._salt else None)
+            numbers = self._by_size[size] = chain(start, usable, size)
+        return numbers
