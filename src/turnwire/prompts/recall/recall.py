@@ -28,7 +28,7 @@ NOTES: dict[str, str] = {
     "replay.missing": "no seal and no stored turn for an assistant message; it is rendered as the client sent it",
     "replay.ambiguous": "the same words were said in several turns after this history; none of them is replayed",
     "replay.several_turns": "one assistant message holds several turns; it is rendered as the client sent it",
-    "replay.partial": "the seal of the turn's end did not come back; the turn is exact up to its last thought",
+    "replay.partial": "the turn is exact up to its last thought; its end is written from the client's words",
     "replay.gap": "a seal from the middle of the turn did not come back",
     "replay.seal_foreign": "a seal was made by another server or with another key",
     "replay.seal_truncated": "a seal came back cut short",

@@ -47,10 +47,12 @@ def rewritten_on(
     """More of a turn that has already begun; `after_thought`: it follows a thought's closing mark directly."""
     groups = _groups(blocks)
     said: list[str] = []
-    if after_thought and groups and isinstance(groups[0][0], TextBlock):
-        said.append(_gap(splicer, traits, args))
+    if after_thought and groups and not _thinks(groups[0]):
+        said.append(_after_thought(splicer, traits, groups[0], args))
+        if said[0] and not _is_text(groups[0]):
+            groups = groups[1:]  # all of it is said
     for group in groups:
-        if all(isinstance(block, TextBlock) for block in group):
+        if _is_text(group):
             said.append(_message(group).text)
             continue
         text = splicer.rewritten(_message(group), _switched(args, traits, _thinks(group)))
@@ -60,13 +62,35 @@ def rewritten_on(
     return "".join(said)
 
 
-def _gap(splicer: TemplateSplicer, traits: TemplateTraits, args: Mapping[str, Any]) -> str:
-    """What the template writes between a thought's closing mark and the text after it."""
-    words = (ReasoningBlock(text="thought"), TextBlock(text="words"))
-    spoken = splicer.rewritten(_message(words), _switched(args, traits, True)) or ""
-    _, mark, rest = spoken.partition(traits.thought_close) if traits.thought_close else ("", "", "")
-    gap, found, _ = rest.partition("words")
-    return gap if mark and found and not gap.strip() else ""
+def _after_thought(
+    splicer: TemplateSplicer, traits: TemplateTraits, group: Sequence[Block], args: Mapping[str, Any]
+) -> str:
+    """What the template writes between a thought's closing mark and the text of the group, or for the group itself
+    where it makes calls; empty where the template does not show a thought there."""
+    words = TextBlock(text="words")
+    if not _is_text(group):
+        return _after_mark(splicer, traits, group, args)
+    # Thoughts of plain answers are often left out; those of turns with calls then tell as well.
+    call = ToolCallBlock(id="call", name=splicer.any_tool, arguments='{"q": "words"}')
+    for shown in ((words,), (words, call)):
+        gap, found, _ = _after_mark(splicer, traits, shown, args).partition(words.text)
+        if found:
+            return gap if not gap.strip() else ""
+    return ""
+
+
+def _after_mark(
+    splicer: TemplateSplicer, traits: TemplateTraits, group: Sequence[Block], args: Mapping[str, Any]
+) -> str:
+    if not traits.thought_close:
+        return ""
+    message = _message((ReasoningBlock(text="thought"), *group))
+    written = splicer.rewritten(message, _switched(args, traits, True)) or ""
+    return written.partition(traits.thought_close)[2]
+
+
+def _is_text(group: Sequence[Block]) -> bool:
+    return all(isinstance(block, TextBlock) for block in group)
 
 
 def _switched(args: Mapping[str, Any], traits: TemplateTraits, thinking: bool) -> dict[str, Any]:

@@ -59,6 +59,11 @@ class TemplateSplicer:
                 if isinstance(block, ToolCallBlock):
                     self._names.call(block)
 
+    @property
+    def any_tool(self) -> str:
+        """The name of a tool that the conversation offers, or of one that it might."""
+        return str(self._tools[0]["function"]["name"]) if self._tools else "tool"
+
     def head(self, end: int, args: Mapping[str, Any], *, tail: bool = False) -> Text:
         """The prompt for the turn at `end`, all of it by the template."""
         dressed = self._dressed(self._messages[:end])
