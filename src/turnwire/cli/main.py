@@ -12,12 +12,14 @@ from turnwire.cli.chat.command import chat
 from turnwire.cli.codex_catalog import codex_catalog
 from turnwire.cli.config import config
 from turnwire.cli.doctor import doctor
+from turnwire.cli.explain import explain
 from turnwire.cli.fetch_model import fetch_model
 from turnwire.cli.keys import keys
 from turnwire.cli.launch import launch
 from turnwire.cli.models import models
 from turnwire.cli.parse import dialects_command, parse
 from turnwire.cli.serve import serve
+from turnwire.cli.top import top
 
 __all__ = ["main"]
 
@@ -34,7 +36,21 @@ def version() -> None:
     click.echo(turnwire.__version__)
 
 
-for command in (serve, chat, config, models, fetch_model, launch, codex_catalog, parse, dialects_command, doctor, keys):
+for command in (
+    serve,
+    chat,
+    config,
+    models,
+    fetch_model,
+    launch,
+    codex_catalog,
+    parse,
+    dialects_command,
+    doctor,
+    keys,
+    top,
+    explain,
+):
     main.add_command(command)
 
 if __name__ == "__main__":

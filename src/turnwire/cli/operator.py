@@ -1,0 +1,64 @@
+"""What the operator's commands ask a running gateway.
+
+Promise: one request per question; a gateway that is not there, or does not let one in, is said in a sentence that tells
+what to change.
+"""
+
+from __future__ import annotations
+
+import http.client
+import urllib.error
+import urllib.request
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import click
+import msgspec
+
+from turnwire.gateway.telemetry.journal import TurnSummary
+from turnwire.gateway.telemetry.live import LiveTurn
+from turnwire.harness import KEY_VARIABLE
+
+__all__ = ["gateway_options", "last_turns", "live_turns"]
+
+_TIMEOUT_S = 10.0
+
+
+def gateway_options(command: Any) -> Any:
+    """The options that say which gateway is meant."""
+    key = click.option("--key", envvar=KEY_VARIABLE, help=f"A key with the admin scope.  [default: ${KEY_VARIABLE}]")
+    url = click.option(
+        "--url", default="http://127.0.0.1:8390", envvar="TURNWIRE_URL", show_default=True, help="The gateway."
+    )
+    return url(key(command))
+
+
+def last_turns(url: str, key: str | None, *, session: str | None = None, limit: int = 1000) -> list[TurnSummary]:
+    """The last turns, newest first."""
+    query = f"?limit={limit}" + (f"&session={quote(session)}" if session else "")
+    return msgspec.json.decode(_ask(url, key, f"/admin/turns{query}"), type=_Turns).turns
+
+
+def live_turns(url: str, key: str | None) -> list[LiveTurn]:
+    """The turns that run now."""
+    return msgspec.json.decode(_ask(url, key, "/admin/live"), type=list[LiveTurn])
+
+
+class _Turns(msgspec.Struct):
+    turns: list[TurnSummary]
+
+
+def _ask(url: str, key: str | None, path: str) -> bytes:
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise click.ClickException(f"{url} is not an http address; give something like http://127.0.0.1:8390.")
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    request = urllib.request.Request(url.rstrip("/") + path, headers=headers)  # noqa: S310 - the scheme was checked
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
+            data: bytes = answer.read()
+            return data
+    except urllib.error.HTTPError as error:
+        hint = " Give a key with the admin scope: --key or TURNWIRE_API_KEY." if error.code in (401, 403) else ""
+        raise click.ClickException(f"{url}{path} answered {error.code}.{hint}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise click.ClickException(f"No gateway answers at {url} ({error}). Start one with `turnwire serve`.") from None
