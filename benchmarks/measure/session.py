@@ -7,6 +7,7 @@ fall on one of them alone; every gateway is stopped at the end.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import signal
 import sys
@@ -32,7 +33,7 @@ def options(about: str | None, rounds: int) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--apis", default=",".join(APIS), help="comma-separated")
-    parser.add_argument("--gateways", help="comma-separated; default: Turnwire and every installed peer")
+    parser.add_argument("--gateways", help="comma-separated; default: Turnwire on both wires and every installed peer")
     parser.add_argument(
         "--also", action="append", default=[], metavar="NAME=FOLDER", help="another checkout of Turnwire"
     )
@@ -144,7 +145,8 @@ def _starts(chosen: argparse.Namespace) -> list[tuple[str, Callable[[str, gatewa
     if chosen.gateways:
         wanted = chosen.gateways.split(",")
     else:
-        wanted = ["turnwire", *(peer for peer in gateways.PEERS if cache.installed(peer))]
+        core = ["turnwire-core"] if importlib.util.find_spec("zmq") and cache.installed("vllm-rust") else []
+        wanted = ["turnwire", *core, *(peer for peer in gateways.PEERS if cache.installed(peer))]
         missing = [peer for peer in gateways.PEERS if not cache.installed(peer)]
         if missing:
             print(f"not installed: {', '.join(missing)} (python -m benchmarks install)", file=sys.stderr)
