@@ -56,6 +56,19 @@ def test_any_cut_is_the_same_answer(name: str) -> None:
         assert read(data, cuts, closed=closed) == wanted, cuts
 
 
+def test_a_size_line_that_is_cut_after_a_whole_chunk_is_held() -> None:
+    data = CHUNKED + b"3\r\nabc\r\n5;x\r\nhello\r\n0\r\n\r\n"
+    head = len(CHUNKED)
+    assert read(data, [head, head + len(b"3\r\nabc\r\n5;")]) == (200, b"abchello", True, True)
+
+
+def test_chunks_after_a_cut_one_are_the_same_however_many() -> None:
+    events = [b"data: %d\n\n" % number * (number % 3 + 1) for number in range(300)]
+    data = CHUNKED + b"".join(b"%x\r\n%b\r\n" % (len(event), event) for event in events) + b"0\r\n\r\n"
+    for size in (7, 64, 1000):
+        assert read(data, list(range(size, len(data), size))) == (200, b"".join(events), True, True)
+
+
 MALFORMED = {
     "another protocol": b"SSH-2.0-x\r\n",
     "begins wrongly": b"HTTX",

@@ -189,10 +189,13 @@ class Answer:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _split(self, data: bytes, parts: list[bytes]) -> None:
-        at, size = self._whole_chunks(data, parts) if self._state is _AT_CHUNK else 0, len(data)
+        at, size = 0, len(data)
         while at < size:
             state = self._state
             if state is _AT_CHUNK:
+                at = self._whole_chunks(data, parts, at)
+                if at == size:
+                    break
                 line = _CHUNK_LINE(data, at)
                 if line is None:
                     self._hold_line(data[at:])
@@ -225,14 +228,15 @@ class Answer:
                 self.reusable = False
                 break
 
-    def _whole_chunks(self, data: bytes, parts: list[bytes]) -> int:
-        """Take the chunks at the beginning that are there completely; where the first other thing is."""
-        at, find, known = 0, data.find, _SIZES.get
+    def _whole_chunks(self, data: bytes, parts: list[bytes], at: int) -> int:
+        """Take the chunks from `at` on that are there completely; where the first other thing is."""
+        find, known = data.find, _SIZES.get
         while True:
             line = find(b"\r\n", at, at + 8)
-            end = line + 2 + known(data[at:line], -1)
-            if end <= line + 1 or data[end : end + 2] != b"\r\n":
+            size = known(data[at:line]) if line > 0 else None
+            if size is None or data[line + 2 + size : line + 4 + size] != b"\r\n":
                 return at
+            end = line + 2 + size
             parts.append(data[line + 2 : end])
             at = end + 2
 
