@@ -139,12 +139,10 @@ class ServedGateway:
         command = [
             str(Path(sys.executable).with_name("turnwire")),
             "serve",
-            "--engine",
-            f"scripted:{self.script}",
+            # A config file names its own models.
+            *(() if "--config" in self._flags else ("--engine", f"scripted:{self.script}", "--model", MODEL)),
             "--port",
             "0",
-            "--model",
-            MODEL,
             "--record",
             str(self.folder / "record"),
             *self._flags,
