@@ -16,7 +16,7 @@ import turnwire
 from turnwire.engines.interface import GenerateRequest, Generation, Receiver
 from turnwire.gateway.door.keys import hash_key
 from turnwire.gateway.turns.record import TurnRecord
-from turnwire.protocols.context import PRIORITY_BOUND
+from turnwire.protocols.context import PRIORITY_SPAN
 
 from .conftest import Client, Serve
 
@@ -154,7 +154,9 @@ async def test_a_keys_rank_reaches_the_engine_and_its_tenant_the_record(
     seen = reported(client)
     async with door(client, transport, api, stream, authorization="Bearer secret") as ask:
         assert await ask() == {}
-    assert [request.hints.priority for request in asked] == [2 * 2 * PRIORITY_BOUND]
+    assert [request.hints.priority for request in asked] == [2 * PRIORITY_SPAN]
+    assert [(request.hints.rank, request.hints.tenant) for request in asked] == [(2, "team")]
+    assert [(request.hints.rank, request.hints.tenant) for request in asked] == [(2, "team")]
     assert [turn.tenant for turn in seen] == ["team"]
 
 

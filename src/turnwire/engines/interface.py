@@ -46,15 +46,17 @@ class Constraint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hints(msgspec.Struct, frozen=True, kw_only=True):
-    """What helps an engine schedule and cache; none of it changes the tokens. Higher `priority` is served earlier;
-    among equals each `tenant` gets its share by `weight`. Whoever is not served by `deadline` (as `time.monotonic`
-    counts) is no longer waited for."""
+    """What helps an engine schedule and cache; none of it changes the tokens. Higher `priority` is served earlier by
+    an engine. In a line before engines a higher `rank`, which only the operator gives, goes before; among equals each
+    `tenant` gets its share by `weight`, and `priority` orders a tenant's own turns. Whoever is not served by `deadline`
+    (as `time.monotonic` counts) is no longer waited for."""
 
     request_id: str
     session: str | None = None
     priority: int = 0
     cache_salt: str | None = None
     tenant: str = ""
+    rank: int = 0
     weight: float = 1.0
     deadline: float | None = None
 

@@ -13,7 +13,7 @@ import msgspec
 
 from turnwire.turns import Message, OutputFormat, Tool, TurnContext
 
-__all__ = ["PRIORITY_BOUND", "dispatch_opt_in", "side_class", "turn_context"]
+__all__ = ["PRIORITY_SPAN", "dispatch_opt_in", "key_rank", "side_class", "turn_context"]
 
 SESSION_HEADERS = (
     "x-dynamo-session-id",
@@ -57,6 +57,8 @@ CLASS_PRIORITY: Mapping[str, int] = {"auxiliary": -1, "title": -1, "background":
 """Nobody waits in front of these; all other classes are 0."""
 
 PRIORITY_BOUND = 100
+PRIORITY_SPAN = 2 * PRIORITY_BOUND + 1
+"""How many priorities a request can give itself; its key's priority counts in steps of as many."""
 
 
 def turn_context(
@@ -177,3 +179,8 @@ def _codex_metadata(text: str) -> Mapping[str, Any]:
     except (msgspec.DecodeError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def key_rank(priority: int) -> int:
+    """The part of a priority that the key gave, without what the request says of itself."""
+    return (priority + PRIORITY_BOUND) // PRIORITY_SPAN

@@ -1,4 +1,4 @@
-"""The waiting line: priority first, then each tenant's share, then arrival."""
+"""The waiting line: rank first, then each tenant's share, then priority and arrival."""
 
 from __future__ import annotations
 
@@ -86,12 +86,13 @@ def test_what_runs_counts_by_what_it_will_probably_get() -> None:
     assert [ticket.item for ticket in line.in_order()] == ["a", "b"]
 
 
-def test_a_higher_priority_goes_before_another_tenants_share() -> None:
+def test_a_rank_goes_before_another_tenants_share_and_a_priority_does_not() -> None:
     line: WaitingLine[str] = WaitingLine(10)
     line.settle("a", 0, 10_000)
     line.join("b", tenant="b")
-    line.join("urgent a", tenant="a", priority=1)
-    assert served(line, 2) == ["urgent a", "b"]
+    line.join("urgent a", tenant="a", priority=100)
+    line.join("ranked a", tenant="a", rank=1)
+    assert served(line, 3) == ["ranked a", "b", "urgent a"]
 
 
 def test_who_lost_a_worker_stands_before_the_others_of_its_tenant() -> None:

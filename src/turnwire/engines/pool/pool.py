@@ -196,7 +196,8 @@ class WorkerPool:
         if self._line.full:
             self.statistics.refused += 1
             return EngineError("overloaded", "All workers are busy and the queue is full.", retry_after=2)
-        ticket = self._line.join(turn, tenant=hints.tenant, priority=hints.priority, again=bool(turn.tried))
+        again = bool(turn.tried)
+        ticket = self._line.join(turn, tenant=hints.tenant, rank=hints.rank, priority=hints.priority, again=again)
         until = now + limits.queue_timeout
         turn.wait(ticket, until if hints.deadline is None else min(until, hints.deadline))
         return None

@@ -1,8 +1,8 @@
-"""The line in which turns wait for a worker: by priority, then fairly among tenants, then by arrival, with a bound.
+"""The line in which turns wait for a worker: by rank, then fairly among tenants, then by priority and arrival.
 
-Promise: sans-IO. Among turns of equal priority the tenant that has had the fewest tokens for its weight is next, so a
-tenant that floods the line delays itself and nobody else; one that was idle gets no credit for the time it asked for
-nothing. A ticket leaves the line exactly once.
+Promise: sans-IO, bounded. Among turns of equal rank the tenant that has had the fewest tokens for its weight is next,
+so a tenant that floods the line, at whatever priority, delays itself and nobody else; one that was idle gets no credit
+for the time it asked for nothing. A ticket leaves the line exactly once.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _TENANTS_KEPT = 4096
 class Ticket(Generic[T]):
     """A place in the line."""
 
-    __slots__ = ("gone", "item", "rank", "tenant")
+    __slots__ = ("gone", "item", "order", "tenant")
 
-    def __init__(self, tenant: str, rank: tuple[int, int], item: T) -> None:
+    def __init__(self, tenant: str, order: tuple[int, int, int], item: T) -> None:
         self.tenant = tenant
-        self.rank = rank
+        self.order = order
         self.item = item
         self.gone = False
 
     def __lt__(self, other: Ticket[T]) -> bool:
-        return self.rank < other.rank
+        return self.order < other.order
 
 
 class WaitingLine(Generic[T]):
@@ -54,11 +54,11 @@ class WaitingLine(Generic[T]):
     def full(self) -> bool:
         return self._waiting >= self._limit
 
-    def join(self, item: T, *, tenant: str = "", priority: int = 0, again: bool = False) -> Ticket[T]:
-        """Take a place; the caller has checked `full`. Whoever was served and comes `again` stands before the others
-        of its tenant."""
+    def join(self, item: T, *, tenant: str = "", rank: int = 0, priority: int = 0, again: bool = False) -> Ticket[T]:
+        """Take a place; the caller has checked `full`. Whoever was served and comes `again` goes before the others of
+        its tenant that are as urgent."""
         self._arrivals += 1
-        ticket = Ticket(tenant, (-priority, -self._arrivals if again else self._arrivals), item)
+        ticket = Ticket(tenant, (-rank, -priority, -self._arrivals if again else self._arrivals), item)
         if tenant not in self._heaps:
             # Coming back from idleness: level with whoever is served least now, not ahead by all that was not asked.
             least = min((self._used.get(other, 0.0) for other in self._heaps), default=self._floor)
@@ -105,9 +105,9 @@ class WaitingLine(Generic[T]):
             self._reserved.pop(tenant, None)
         self._set(tenant, self._used.get(tenant, self._floor) + tokens)
 
-    def _order(self, ticket: Ticket[T]) -> tuple[int, float, int]:
-        tenant = ticket.tenant
-        return ticket.rank[0], self._used.get(tenant, 0.0) + self._reserved.get(tenant, 0.0), ticket.rank[1]
+    def _order(self, ticket: Ticket[T]) -> tuple[int, float, int, int]:
+        tenant, (rank, priority, arrival) = ticket.tenant, ticket.order
+        return rank, self._used.get(tenant, 0.0) + self._reserved.get(tenant, 0.0), priority, arrival
 
     def _set(self, tenant: str, used: float) -> None:
         self._used[tenant] = used

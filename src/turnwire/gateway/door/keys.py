@@ -20,7 +20,7 @@ from typing import Literal
 
 import msgspec
 
-from turnwire.protocols.context import PRIORITY_BOUND
+from turnwire.protocols.context import PRIORITY_SPAN
 from turnwire.turns import Conversation
 
 __all__ = ["ANONYMOUS", "Key", "Keyring", "KeysError", "hash_key", "new_key", "presented", "ranked"]
@@ -94,7 +94,7 @@ def ranked(conversation: Conversation, key: Key) -> Conversation:
     if not key.priority:
         return conversation
     context = conversation.context
-    context = msgspec.structs.replace(context, priority=key.priority * 2 * PRIORITY_BOUND + context.priority)
+    context = msgspec.structs.replace(context, priority=key.priority * PRIORITY_SPAN + context.priority)
     return msgspec.structs.replace(conversation, context=context)
 
 

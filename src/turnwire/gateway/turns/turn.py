@@ -34,6 +34,7 @@ from turnwire.gateway.turns.token_places import thought_tokens
 from turnwire.parsers import Parser, Start, start_state
 from turnwire.prompts.notes import noted
 from turnwire.prompts.recall.witness import Witness
+from turnwire.protocols.context import key_rank
 from turnwire.protocols.reply import Reply
 from turnwire.protocols.wire import Encoder, ErrorKind, TurnFailure
 from turnwire.turns import BlockDelta, Event, Finished, FinishReason, Note, Sampling, SealCarried, TokensScored, Usage
@@ -135,6 +136,8 @@ class Turn:
                 session=conversation.context.session,
                 priority=conversation.context.priority,
                 cache_salt=runtime.cache_salt(record.tenant),
+                tenant=record.tenant,
+                rank=key_rank(conversation.context.priority),
             ),
             conversation=conversation,
             stop_token_ids=runtime.stop_token_ids,
