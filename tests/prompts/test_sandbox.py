@@ -37,6 +37,16 @@ def render(source: str, messages: list[dict[str, Any]] | None = None, **args: An
         ("  {% if true %}\n  x\n  {% endif %}\ny", "  x\ny"),
         ("{% set l = [] %}{% set _ = l.append('z') %}{{ l[0] }}", "z"),
         ("{{ add_generation_prompt }} {{ tools is none }}", "True True"),
+        (
+            "{% set d = {'items': 1, 'k': 2} %}{{ d.k }}{{ d['items'] }}{{ d.none is defined }}{{ d.keys() | list }}",
+            "21False['items', 'k']",
+        ),
+        ("{% set n = namespace(a=1) %}{% set n.b = 2 %}{{ n.a }}{{ n.b }}{{ n.c is defined }}", "12False"),
+        (
+            "{% for i in 'ab' %}{{ loop.index }}{{ loop.last }}{{ loop.nosuch is defined }}{% endfor %}",
+            "1FalseFalse2TrueFalse",
+        ),
+        ("{{ 'a'.nosuch is defined }}{{ 'aXb'.split('X')[-1] }}{{ '{}'.format('z') }}", "Falsebz"),
     ],
 )
 def test_behaves_as_the_reference(source: str, expected: str) -> None:
@@ -78,6 +88,9 @@ def test_behaves_as_the_reference(source: str, expected: str) -> None:
         ("{% for i in range(50000) %}{{ 'x' * 100 }}{% endfor %}", "budget"),
         ("{{ ''.__class__.__mro__ }}", "forbidden"),
         ("{{ messages.__class__.__init__.__globals__ }}", "forbidden"),
+        ("{{ {}.__class__.__mro__ }}", "forbidden"),
+        ("{% set n = namespace() %}{{ n.__class__.__mro__ }}", "forbidden"),
+        ("{% for i in [1] %}{{ loop.__class__.__mro__ }}{% endfor %}", "forbidden"),
         ("{{ missing.field }}", "error"),
         ("{{ 1 + 'x' }}", "error"),
         ("{% for i in 5 %}{% endfor %}", "error"),

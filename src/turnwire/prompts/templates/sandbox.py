@@ -18,8 +18,9 @@ from jinja2 import meta, nodes
 from jinja2.ext import Extension, LoopControlExtension
 from jinja2.filters import do_format, do_replace, sync_do_join
 from jinja2.parser import Parser
-from jinja2.runtime import Context
+from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEnvironment
+from jinja2.utils import Namespace
 
 __all__ = ["Budget", "TemplateFailure", "compile_template", "render_template", "variables_of"]
 
@@ -86,7 +87,7 @@ class _GenerationTag(Extension):
 
 def _budget_of(context: Context) -> Budget:
     budget = context.parent.get(_BUDGET)
-    return budget if isinstance(budget, Budget) else Budget()
+    return budget if type(budget) is Budget else Budget()
 
 
 @jinja2.pass_context
@@ -145,6 +146,27 @@ def _raise_exception(message: object) -> NoReturn:
     raise _Refused(str(message))
 
 
+_DICT_NAMES = frozenset(dir(dict))
+_PLAIN_NAMES: dict[type, frozenset[str]] = {
+    LoopContext: frozenset(
+        (
+            "depth",
+            "depth0",
+            "first",
+            "index",
+            "index0",
+            "last",
+            "length",
+            "nextitem",
+            "previtem",
+            "revindex",
+            "revindex0",
+        )
+    ),
+    str: frozenset(name for name in dir(str) if not name.startswith(("_", "format"))),
+}
+
+
 class _Bounded(SandboxedEnvironment):
     """The budget's hooks, shared by the strict and the permissive sandbox."""
 
@@ -178,9 +200,33 @@ class _Bounded(SandboxedEnvironment):
         finally:
             budget.depth += 1
 
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """As the sandbox does it. Messages, loops and namespaces are most of what templates read, and none of their
+        fields can lead out of it, so they skip its questions."""
+        kind = type(obj)
+        if kind is dict:
+            if attribute not in _DICT_NAMES:
+                try:
+                    return obj[attribute]
+                except KeyError:
+                    return self.undefined(obj=obj, name=attribute)
+        elif kind is Namespace:
+            if attribute[:1] != "_":
+                try:
+                    return getattr(obj, attribute)
+                except AttributeError:
+                    return self.undefined(obj=obj, name=attribute)
+        elif attribute in _PLAIN_NAMES.get(kind, ()):
+            return getattr(obj, attribute)
+        return super().getattr(obj, attribute)
+
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         budget = _budget_of(context)
         if operator == "+":
+            if type(left) is str and type(right) is str:
+                if len(left) + len(right) > budget.output:
+                    budget.check_size(len(left) + len(right))
+                return left + right
             if isinstance(left, str | list) and isinstance(right, str | list):
                 budget.check_size(len(left) + len(right))
         elif operator == "*":
@@ -324,7 +370,8 @@ def render_template(
     try:
         for piece in template.root_render_func(template.new_context(scope)):
             size += len(piece)
-            budget.check_size(size)
+            if size > budget.output:
+                budget.check_size(size)
             pieces.append(piece)
     except _Refused as error:
         raise TemplateFailure("refused", str(error)) from None
