@@ -44,6 +44,9 @@ class Counting:
         self.characters += len(text)
         return self._inner.encode_literal(text, literal)
 
+    def may_cut(self, text: str, at: int) -> bool:
+        return self._inner.may_cut(text, at)
+
     def decode(self, ids: Sequence[int], *, skip_special: bool = False) -> str:
         return self._inner.decode(ids, skip_special=skip_special)
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from turnwire.prompts.prompt import HistoryKey
-from turnwire.prompts.recall.history import History
+from turnwire.prompts.recall.history import History, said_digest
 from turnwire.turns import (
     Block,
     ImageBlock,
@@ -41,7 +41,8 @@ TOOLS = (Tool(name="Write", description="Writes."),)
 
 def history(messages: Sequence[Message], tools: Sequence[Tool] = TOOLS) -> History:
     digests = [blake2b(msgspec.msgpack.encode(message), digest_size=16).digest() for message in messages]
-    return History(messages, digests, tools)
+    said = [said_digest(message) if message.role == "assistant" else b"" for message in messages]
+    return History(messages, digests, said, msgspec.msgpack.encode(tools))
 
 
 def key(messages: Sequence[Message], tools: Sequence[Tool] = TOOLS) -> HistoryKey:

@@ -143,7 +143,7 @@ class SessionTracker:
             lines = tuple(self._sessions.get(key, ()))
             if lines:
                 self._sessions.move_to_end(key)
-        ids = _array(prompt.ids)
+        ids = _packed(prompt)
         matches = [_Match(line.last, line, shared_prefix(line.ids, ids)) for line in reversed(lines)]
         if previous:
             named = [_Match(turn, m.line, m.shared) for m in matches for turn in m.line.turns if turn.name == previous]
@@ -163,7 +163,7 @@ class SessionTracker:
         turn: str = "",
     ) -> None:
         """Keep a finished turn: its prompt, what the model wrote, whether that held a thought, and its name."""
-        ids = array("I", prompt.ids)
+        ids = _packed(prompt)[:]
         header = next((section.start for section in prompt.sections if section.kind == "generation"), len(ids))
         ids.extend(output_ids)
         own = _Turn(len(ids), header, _turns_before(conversation), thought, turn)
@@ -256,8 +256,10 @@ def _turns_before(conversation: Conversation) -> int:
     return conversation.assistant_turns - (1 if messages and messages[-1].role == "assistant" else 0)
 
 
-def _array(ids: Sequence[int]) -> array[int]:
-    return ids if isinstance(ids, array) and ids.typecode == "I" else array("I", ids)
+def _packed(prompt: BuiltPrompt) -> array[int]:
+    """The prompt's ids as an array; builders that have one give it along."""
+    packed = getattr(prompt, "packed", None)
+    return packed if isinstance(packed, array) else array("I", prompt.ids)
 
 
 def _weight(conversation: Conversation) -> int:

@@ -6,6 +6,7 @@ at token k can be named.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
@@ -13,7 +14,17 @@ import msgspec
 
 from turnwire.turns import Block, Message, Note
 
-__all__ = ["Detokenizer", "HistoryKey", "Prompt", "Recall", "RecalledTurn", "Section", "Tokenizer", "TurnForesight"]
+__all__ = [
+    "Detokenizer",
+    "HistoryKey",
+    "Prompt",
+    "Recall",
+    "RecalledTurn",
+    "ScopedRecall",
+    "Section",
+    "Tokenizer",
+    "TurnForesight",
+]
 
 
 class Section(msgspec.Struct, frozen=True, gc=False):
@@ -47,7 +58,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """A prompt ready for an engine. `tail` is the rendered text after the last message (the generation header and any
     pre-filled thought), from which the parser's start state is derived. `history` is the key under which the turn it
     asks for can be found again; `stamp` is the template's clock, where it has one; `foresight` tells at the turn's end
-    whether it can be written again from its words."""
+    whether it can be written again from its words. `packed` are the ids again, four bytes each, for comparing them."""
 
     ids: Sequence[int]
     tail: str
@@ -56,6 +67,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     history: HistoryKey | None = None
     stamp: str = ""
     foresight: TurnForesight | None = None
+    packed: array[int] | None = None
 
 
 class RecalledTurn(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +93,14 @@ class Recall(Protocol):
         ...
 
 
+class ScopedRecall(Recall, Protocol):
+    """A recall that says what its answers depend on besides message and history (tenant, model, session): what was
+    recalled without a note is recalled again alike under the same scope, so it need not be asked for."""
+
+    @property
+    def scope(self) -> str: ...
+
+
 class Detokenizer(Protocol):
     """Turns ids into text incrementally and never splits a code point."""
 
@@ -98,6 +118,11 @@ class Tokenizer(Protocol):
 
     def encode_literal(self, text: str, literal: Sequence[tuple[int, int]]) -> list[int]:
         """The same, but the ascending spans `literal` are ordinary characters even where they spell a special token."""
+        ...
+
+    def may_cut(self, text: str, at: int) -> bool:
+        """Whether a special token starts at `at` and the ids of what stands before and after, each by itself, are those
+        of the whole."""
         ...
 
     def decode(self, ids: Sequence[int], *, skip_special: bool = False) -> str: ...

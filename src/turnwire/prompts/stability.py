@@ -62,7 +62,7 @@ def stabilise(
 def _cleaned(message: Message, notes: list[Note]) -> Message:
     """Without billing lines and empty text; text blocks that stand side by side are one. What the model wrote is left
     alone."""
-    if message.role == "assistant":
+    if message.role == "assistant" or _is_clean(message):
         return message
     kept: list[Block] = []
     for block in message.blocks:
@@ -81,6 +81,21 @@ def _cleaned(message: Message, notes: list[Note]) -> Message:
         else:
             kept.append(block)
     return Message(role=message.role, blocks=tuple(kept))
+
+
+def _is_clean(message: Message) -> bool:
+    """Whether there is nothing to clean in a user's message: no empty text, no two texts side by side."""
+    if message.role != "user":
+        return False
+    before = False
+    for block in message.blocks:
+        if type(block) is not TextBlock:
+            before = False
+        elif before or not block.text:
+            return False
+        else:
+            before = True
+    return True
 
 
 def _join(first: str, second: str, role: str) -> str:
@@ -115,9 +130,10 @@ def _one_opening(messages: Sequence[Message]) -> list[Message]:
     size = 0
     while size < len(messages) and messages[size].role in ("system", "developer"):
         size += 1
-    if size <= 1:
-        opening = [Message(role="system", blocks=message.blocks) for message in messages[:size]]
-        return [*opening, *messages[size:]]
+    if size == 0 or (size == 1 and messages[0].role == "system"):
+        return list(messages)
+    if size == 1:
+        return [Message(role="system", blocks=messages[0].blocks), *messages[1:]]
     text = "\n\n".join(message.text.rstrip("\n") for message in messages[:size])
     return [Message(role="system", blocks=(TextBlock(text=text),)), *messages[size:]]
 
@@ -142,6 +158,10 @@ def _hoisted(messages: list[Message], notes: list[Note]) -> list[Message]:
 def _placed(messages: list[Message], mid_system: bool, system: bool, notes: list[Note]) -> list[Message]:
     """System messages in mid-conversation stay where the template takes them; else they become reminders beside the
     user's words or results next to them, so that they do not look like a new request."""
+    if not any(message.role in ("system", "developer") for message in messages[1:]) and (
+        not messages or messages[0].role == "user" or (messages[0].role == "system" and system)
+    ):
+        return messages
     placed: list[Message] = []
     waiting = ""
     for position, message in enumerate(messages):
@@ -189,9 +209,11 @@ def _joined(messages: Sequence[Message]) -> list[Message]:
     joined: list[Message] = []
     for message in messages:
         before = joined[-1] if joined else None
-        if before is not None and before.role == message.role == "assistant":
+        if before is None or before.role != message.role:
+            joined.append(message)
+        elif message.role == "assistant":
             joined[-1] = Message(role="assistant", blocks=before.blocks + message.blocks)
-        elif before is not None and _has_results(before) and _has_results(message):
+        elif _has_results(before) and _has_results(message):
             joined[-1] = Message(role="user", blocks=before.blocks + message.blocks)
         else:
             joined.append(message)
@@ -199,7 +221,9 @@ def _joined(messages: Sequence[Message]) -> list[Message]:
 
 
 def _has_results(message: Message) -> bool:
-    return any(isinstance(block, ToolResultBlock) for block in message.blocks)
+    # Results come first where there are any: a message is looked through only if its first block is something else.
+    blocks = message.blocks
+    return bool(blocks) and (type(blocks[0]) is ToolResultBlock or any(type(b) is ToolResultBlock for b in blocks[1:]))
 
 
 def _ordered_results(messages: Sequence[Message], notes: list[Note]) -> list[Message]:
@@ -213,13 +237,17 @@ def _ordered_results(messages: Sequence[Message], notes: list[Note]) -> list[Mes
                 order = {call_id: position for position, call_id in enumerate(calls)}
             ordered.append(message)
             continue
+        if len(message.blocks) < 2:
+            ordered.append(message)
+            continue
         results = [block for block in message.blocks if isinstance(block, ToolResultBlock)]
         ranked = sorted(results, key=lambda block: order.get(block.call_id, len(order)))
         if ranked != results:
             notes.append(noted("stability.results_reordered"))
         if results:
             rest = [block for block in message.blocks if not isinstance(block, ToolResultBlock)]
-            message = Message(role=message.role, blocks=(*ranked, *rest))
+            blocks = (*ranked, *rest)
+            message = message if blocks == message.blocks else Message(role=message.role, blocks=blocks)
         ordered.append(message)
     return ordered
 
@@ -249,7 +277,12 @@ def _sorted(value: Any) -> Any:
 
 
 def _expanded(message: Message, known: dict[str, Tool], notes: list[Note]) -> Message:
-    if not any(isinstance(block, ToolResultBlock) and block.references for block in message.blocks):
+    if message.role == "assistant":
+        return message
+    for block in message.blocks:
+        if type(block) is ToolResultBlock and block.references:
+            break
+    else:
         return message
     blocks: list[Block] = []
     for block in message.blocks:

@@ -16,9 +16,9 @@ import msgspec
 
 from turnwire.prompts.prompt import HistoryKey
 from turnwire.prompts.recall.store import letters_and_digits
-from turnwire.turns import Message, OpaqueBlock, ReasoningBlock, TextBlock, Tool, ToolCallBlock, ToolResultBlock
+from turnwire.turns import Message, OpaqueBlock, ReasoningBlock, TextBlock, ToolCallBlock, ToolResultBlock
 
-__all__ = ["History"]
+__all__ = ["History", "chained", "said_digest"]
 
 _encode = msgspec.msgpack.Encoder().encode
 _SIZE = 16
@@ -31,20 +31,21 @@ _CLOCK = re.compile(
 
 
 class History:
-    """The digests of one conversation in its stable form. `digests` are those of its messages, one each."""
+    """The digests of one conversation in its stable form: of its messages, of what its assistant messages said
+    (`said_digest`), and of its tools."""
 
-    def __init__(self, messages: Sequence[Message], digests: Sequence[bytes], tools: Sequence[Tool]) -> None:
+    def __init__(
+        self, messages: Sequence[Message], digests: Sequence[bytes], said: Sequence[bytes], tools: bytes
+    ) -> None:
         self._messages = messages
-        start = 1 if messages and messages[0].role == "system" else 0
-        self._strict = _digest(_encode(tools), *digests[:start])
-        self._loose = _digest(_undated(messages[0].text) if start else b"")
-        chain = b""
-        self._chain = [chain] * (start + 1)
-        for message, digest in zip(messages[start:], digests[start:], strict=True):
-            own = _said(message) if message.role == "assistant" else digest
-            if own:
-                chain = _digest(chain, own)
-            self._chain.append(chain)
+        self._start = 1 if messages and messages[0].role == "system" else 0
+        self._strict = _digest(tools, *digests[: self._start])
+        self._loose = _digest(_undated(messages[0].text) if self._start else b"")
+        own = [
+            own if message.role == "assistant" else digest
+            for message, digest, own in zip(messages, digests, said, strict=True)
+        ]
+        self._chain = [b""] * self._start + chained(own[self._start :])
 
     def before(self, position: int) -> HistoryKey:
         """The key of the message at `position`."""
@@ -70,7 +71,17 @@ class History:
         )
 
 
-def _said(message: Message) -> bytes:
+def chained(digests: Sequence[bytes]) -> list[bytes]:
+    """For each number of leading digests, one digest of them all. They are of one size, or empty."""
+    hashed = blake2b(digest_size=_SIZE)
+    chain = [hashed.digest()]
+    for digest in digests:
+        hashed.update(digest)
+        chain.append(hashed.copy().digest())
+    return chain
+
+
+def said_digest(message: Message) -> bytes:
     """An assistant message by what clients send back of it; empty where that is nothing."""
     parts: list[bytes] = []
     words = "".join("".join([block.text for block in message.blocks if isinstance(block, TextBlock)]).split())

@@ -107,6 +107,11 @@ class TurnRecall:
         self._store = store
         self._cache = cache
 
+    @property
+    def scope(self) -> str:
+        """What the answers depend on besides message and history."""
+        return f"{len(self._session)}:{self._session}:{self._space}"
+
     def recall(
         self, message: Message, history: HistoryKey | None = None
     ) -> tuple[RecalledTurn | None, tuple[Note, ...]]:

@@ -1,57 +1,96 @@
 """Naming the parts of a rendered text.
 
 Promise: labels ascend from the text's first character to its last, so the sections made of them leave no gap; each
-stands where the part's own words (or the control token right before them) begin.
+stands where the part's own words (or the control token right before them) begin. The labels of a text that grew are
+those of the whole text, although only its new part is looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from turnwire.prompts.replay.tokenized_text import Label
 from turnwire.prompts.templates.probing.scenes import markers
 from turnwire.turns import Message, ReasoningBlock, TextBlock, Tool, ToolCallBlock, ToolResultBlock
 
-__all__ = ["labelled"]
+__all__ = ["FoundMessage", "Labelling", "label_messages", "label_tools", "labels_of"]
 
 _NEEDLE = 48
 _REACH = 80
 
 
-def labelled(
-    text: str, tail: str | None, messages: Sequence[Message], start: int, end: int, tools: Sequence[Tool] = ()
-) -> list[Label]:
-    """Labels of `text`, which shows `messages[start:end]` and perhaps `tools`, and ends with `tail`."""
-    found: dict[int, Label] = {}
-    limit = len(text) - len(tail or "")
-    cursor = 0
-    for index in range(start, end):
+class FoundMessage(msgspec.Struct, frozen=True, gc=False):
+    """A message whose words were found; its label stands at `start`, and `end` is the end of what was looked at."""
+
+    kind: str
+    index: int
+    start: int
+    at: int
+    end: int
+
+
+class Labelling(msgspec.Struct, frozen=True):
+    """What was found in a text, and `missed`: what was looked for in vain, with the index of its message."""
+
+    found: list[FoundMessage]
+    missed: list[tuple[int, str]]
+
+
+def label_messages(
+    text: str, limit: int, messages: Sequence[Message], indices: Iterable[int], cursor: int = 0
+) -> Labelling:
+    """Where the messages begin in `text[:limit]`, which shows them in this order from `cursor` on."""
+    found: list[FoundMessage] = []
+    missed: list[tuple[int, str]] = []
+    for index in indices:
         for needle in _needles(messages[index]):
             at = text.find(needle, cursor, limit)
-            if at >= 0:
-                kind = "system" if messages[index].role in ("system", "developer") else "message"
-                found[_header(text, cursor, at)] = Label(kind, index, _header(text, cursor, at))
-                cursor = at + 1
-                break
-    _find_tools(text, tools, found, limit)
-    if tail and limit > 0:
-        found[limit] = Label("generation", end, limit)
-    if 0 not in found:
-        found[0] = Label("frame", start, 0)
-    return [found[at] for at in sorted(found)]
+            if at < 0:
+                missed.append((index, needle))
+                continue
+            kind = "system" if messages[index].role in ("system", "developer") else "message"
+            found.append(FoundMessage(kind, index, _header(text, cursor, at), at, at + len(needle)))
+            cursor = at + 1
+            break
+    return Labelling(found, missed)
 
 
-def _find_tools(text: str, tools: Sequence[Tool], found: dict[int, Label], limit: int) -> None:
+def label_tools(text: str, limit: int, tools: Sequence[Tool]) -> tuple[list[Label], list[str]]:
+    """Where the tools begin, and the names that were looked for in vain."""
+    found: list[Label] = []
+    missed: list[str] = []
     cursor = 0
     for number, tool in enumerate(tools):
         at = text.find(f'"{tool.name}"', cursor, limit)
         if at < 0:
+            missed.append(f'"{tool.name}"')
             at = text.find(tool.name, cursor, limit)
         if at < 0:
+            missed.append(tool.name)
             continue
         line = text.rfind("\n", max(cursor, at - _REACH), at) + 1 or at
         cursor = at + 1
-        found.setdefault(line, Label("tools", number, line))
+        found.append(Label("tools", number, line))
+    return found, missed
+
+
+def labels_of(
+    found: Iterable[FoundMessage], tools: Iterable[Label], limit: int, *, tail: bool, start: int, end: int
+) -> list[Label]:
+    """All labels of a text that shows the messages from `start` to `end`, and a generation header at `limit` if it has
+    a `tail`."""
+    labels: dict[int, Label] = {}
+    for tool in tools:
+        labels.setdefault(tool.start, tool)
+    for message in found:
+        labels[message.start] = Label(message.kind, message.index, message.start)
+    if tail and limit > 0:
+        labels[limit] = Label("generation", end, limit)
+    if 0 not in labels:
+        labels[0] = Label("frame", start, 0)
+    return [labels[at] for at in sorted(labels)]
 
 
 def _header(text: str, floor: int, at: int) -> int:

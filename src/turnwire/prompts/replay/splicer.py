@@ -64,20 +64,20 @@ class TemplateSplicer:
         """The name of a tool that the conversation offers, or of one that it might."""
         return str(self._tools[0]["function"]["name"]) if self._tools else "tool"
 
-    def head(self, end: int, args: Mapping[str, Any], *, tail: bool = False) -> Text:
+    def head(self, end: int, args: Mapping[str, Any]) -> Text:
         """The prompt for the turn at `end`, all of it by the template."""
         dressed = self._dressed(self._messages[:end])
-        return self._rendered(dressed, self._tools, args, tail)
+        return self._rendered(dressed, self._tools, args, True)
 
-    def bridge(self, turn: int, end: int, output: str, args: Mapping[str, Any], *, tail: bool = False) -> Text:
+    def bridge(self, turn: int, end: int, output: str, args: Mapping[str, Any]) -> Text:
         """What stands between the exact turn at `turn`, which reads `output`, and the turn at `end`."""
         following = self._messages[turn + 1 : end]
         results = [block for message in following[:1] for block in message.blocks if isinstance(block, ToolResultBlock)]
         if not self._traits.parallel_calls and len(results) > 1:
-            text = self._one_by_one(turn, end, args, tail)
+            text = self._one_by_one(turn, end, args)
         else:
             stub = self._stub(self._messages[turn])
-            text = self._behind([*self._before(turn), stub, *self._dressed(following)], args, tail)
+            text = self._behind([*self._before(turn), stub, *self._dressed(following)], args)
         whole = _without_overlap(output, text.whole, self._end_tokens)
         return Text(whole, text.tail)
 
@@ -136,10 +136,10 @@ class TemplateSplicer:
             return Text(whole, "")
         return Text(whole, whole[len(bare) :] if whole.startswith(bare) else "")
 
-    def _behind(self, dressed: list[TemplateMessage], args: Mapping[str, Any], tail: bool) -> Text:
+    def _behind(self, dressed: list[TemplateMessage], args: Mapping[str, Any]) -> Text:
         """What the template writes behind the stub's own text."""
         tools = [] if self._traits.tools_follow_last_user else self._tools_for(dressed)
-        text = self._rendered(dressed, tools, args, tail)
+        text = self._rendered(dressed, tools, args, True)
         at = text.whole.rfind(_STUB)
         if at < 0:
             raise UnknownSeam("the turn does not show in the rendered conversation")
@@ -203,7 +203,7 @@ class TemplateSplicer:
         called = {call["function"]["name"] for message in dressed for call in message.get("tool_calls") or ()}
         return [tool for tool in self._tools if tool["function"]["name"] in called] or self._tools[:1]
 
-    def _one_by_one(self, turn: int, end: int, args: Mapping[str, Any], tail: bool) -> Text:
+    def _one_by_one(self, turn: int, end: int, args: Mapping[str, Any]) -> Text:
         """Results for a template that knows one call per turn: each is shown behind its own call."""
         message = self._messages[turn]
         calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
@@ -221,13 +221,13 @@ class TemplateSplicer:
             if last:
                 shown += [Message(role="user", blocks=rest)] if rest else []
                 shown += following
-            text = self._behind([*before, stub, *self._dressed(shown)], args, True)
+            text = self._behind([*before, stub, *self._dressed(shown)], args)
             closing = self._turn_end([*before, stub], args)
             start = len(closing) if position and text.whole.startswith(closing) else 0
             ending = text.tail or ""
             stop = len(text.whole) if last else len(text.whole) - len(ending)
             pieces.append(text.whole[start:stop])
-        return Text("".join(pieces), ending if tail else None)
+        return Text("".join(pieces), ending)
 
     def _turn_end(self, dressed: list[TemplateMessage], args: Mapping[str, Any]) -> str:
         """The end-of-turn text behind a turn that is the last of the conversation."""

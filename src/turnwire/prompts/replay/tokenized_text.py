@@ -16,7 +16,7 @@ import msgspec
 from turnwire.prompts.prompt import Section, Tokenizer
 from turnwire.turns import Note
 
-__all__ = ["Label", "TokenizedText", "TokenizedTextCache", "tokenized"]
+__all__ = ["Label", "TokenizedText", "TokenizedTextCache", "sections_of", "tokenized"]
 
 _OVERHEAD = 256
 
@@ -30,10 +30,11 @@ class Label(msgspec.Struct, frozen=True, gc=False):
 
 
 class TokenizedText(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokenized text; `sections` count from the piece's own start. `tail` is its generation header,
-    None where it was not looked for; `notes` say what its rendering had to leave out."""
+    """Tokenized text; `sections` count from the piece's own start. `tail` is its generation header, None where it was
+    not looked for; `notes` say what its rendering had to leave out. `packed` are its ids again, if they are a list."""
 
-    ids: array[int]
+    ids: Sequence[int]
+    packed: array[int] | None = None
     sections: tuple[Section, ...]
     tail: str | None = None
     notes: tuple[Note, ...] = ()
@@ -73,44 +74,44 @@ def tokenized(
     tokenizer: Tokenizer,
     text: str,
     labels: Sequence[Label],
-    tail: str | None = None,
-    notes: tuple[Note, ...] = (),
     literal: Sequence[tuple[int, int]] = (),
-) -> TokenizedText:
-    """A piece from text, of which the spans `literal` stay text whatever they spell. Where a label starts inside a
-    token, its section starts at the next one."""
-    ids = tokenizer.encode_literal(text, literal) if literal else tokenizer.encode(text)
-    starts = _offsets(tokenizer, text, [label.start for label in labels], len(ids), literal)
-    ends = [*starts[1:], len(ids)]
-    sections = tuple(
+    *,
+    at: int = 0,
+    before: int = 0,
+) -> tuple[list[int], list[int]]:
+    """The ids of `text[at:]`, and for each label from there on how many tokens come before it, `before` of them before
+    `at`. The spans `literal` stay text whatever they spell. The text is cut where labels start at a token that allows
+    it; the count of any other label may be off by a token."""
+
+    def encoded(start: int, end: int) -> list[int]:
+        part = text[start:end]
+        inside = [(max(a, start) - start, min(b, end) - start) for a, b in literal if a < end and start < b]
+        return tokenizer.encode_literal(part, inside) if inside else tokenizer.encode(part)
+
+    ids: list[int] = []
+    starts: list[int] = []
+    cut = at
+    counted, counted_at = 0, at
+    for label in labels:
+        if label.start > cut and tokenizer.may_cut(text, label.start):
+            ids += encoded(cut, label.start)
+            cut = label.start
+            counted, counted_at = len(ids), cut
+        elif label.start > counted_at:
+            counted += len(encoded(counted_at, label.start))
+            counted_at = label.start
+        starts.append(before + counted)
+    ids += encoded(cut, len(text))
+    total = before + len(ids)
+    return ids, [min(start, total) for start in starts]
+
+
+def sections_of(labels: Sequence[Label], starts: Sequence[int], total: int) -> tuple[Section, ...]:
+    """The sections that labels make of `total` tokens. Where a label starts inside a token, its section starts at the
+    next one."""
+    ends = [*starts[1:], total]
+    return tuple(
         Section(label.kind, label.index, start, end)  # type: ignore[arg-type]
         for label, start, end in zip(labels, starts, ends, strict=True)
         if end > start
     )
-    return TokenizedText(ids=array("I", ids), sections=sections, tail=tail, notes=notes)
-
-
-def _offsets(
-    tokenizer: Tokenizer, text: str, positions: Sequence[int], total: int, literal: Sequence[tuple[int, int]]
-) -> list[int]:
-    """How many tokens come before each position. Where a special token starts there the count is exact; in between it
-    may be off by a token for each position since."""
-
-    def count(start: int, end: int) -> int:
-        inside = [(max(a, start) - start, min(b, end) - start) for a, b in literal if a < end and start < b]
-        part = text[start:end]
-        return len(tokenizer.encode_literal(part, inside) if inside else tokenizer.encode(part))
-
-    special = tuple(tokenizer.special_tokens)
-    exact, exact_at = 0, 0
-    counted, before = 0, 0
-    found: list[int] = []
-    for position in positions:
-        if text.startswith(special, position):
-            exact += count(exact_at, position)
-            counted, exact_at = exact, position
-        else:
-            counted += count(before, position)
-        before = position
-        found.append(min(counted, total))
-    return found

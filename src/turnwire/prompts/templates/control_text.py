@@ -34,8 +34,11 @@ __all__ = ["ControlText", "Marks"]
 
 # Unicode's noncharacters: meant for a program's own use, never for interchange.
 _NONCHARACTERS = tuple(chr(point) for point in range(0xFDD0, 0xFDF0))
+_FIRST = _NONCHARACTERS[0].encode()
+_FIRST_ESCAPED = tuple(
+    f"\\u{digits}".encode() for digits in ("fdd0", "FDD0", "Fdd0", "fDd0", "fdD0", "FDd0", "FdD0", "fDD0")
+)
 _OWN_WORDS = (mark("Stub"), mark("Next"))  # by these the builder finds its places in rendered text
-_SHORT = 3
 
 _Value = TypeVar("_Value")
 
@@ -51,16 +54,8 @@ class ControlText:
         # One expression per first character: each then searches at the speed of looking for that character.
         self._expressions = tuple(longest_of(group) for group in by_first.values())
         self._control = longest_of(self._spellings) if self._spellings else None
-        self._joined = "\n".join(self._spellings)
-        self._longest = max(map(len, self._spellings), default=0)
-        # What a template may complete with brackets of its own.
-        self._tiny = frozenset(
-            spelling[at : at + size]
-            for spelling in self._spellings
-            for size in range(1, _SHORT)
-            if len(spelling) - size <= 4
-            for at in range(len(spelling) - size + 1)
-        )
+        # What a template may complete with brackets of its own: `think` to `<think>`.
+        self._cores = frozenset(core for spelling in self._spellings for core in _cores(spelling))
         self._beginnings = _by_edge((s[:size] for s in self._spellings for size in range(2, len(s))), -1)
         self._endings = _by_edge((s[-size:] for s in self._spellings for size in range(2, len(s))), 0)
 
@@ -76,10 +71,8 @@ class ControlText:
         return text.startswith(self._endings.get(text[:1], ()))
 
     def _completes(self, text: str) -> bool:
-        """Whether the whole text is a part of a spelling; a template may put the rest around it."""
-        if len(text) < _SHORT:
-            return text in self._tiny
-        return len(text) < self._longest and text in self._joined
+        """Whether the text is a spelling but for brackets that a template may put around it."""
+        return text in self._cores
 
     def in_message(self, message: Message) -> bool:
         return any(self.in_text(text) for block in message.blocks for text in _texts_of(block))
@@ -91,6 +84,14 @@ class ControlText:
         return any(map(self.in_text, _leaves(value)))
 
     # --------------------------------------------------------------------------------------------------- marking
+
+    def holds_mark(self, raw: bytes) -> bool:
+        """Whether UTF-8 text holds the first choice of a mark, as it is or escaped."""
+        return _FIRST in raw or any(escaped in raw for escaped in _FIRST_ESCAPED)
+
+    def first_marks(self) -> Marks:
+        """Marks for content that is known not to hold the first choice."""
+        return Marks(self, _NONCHARACTERS[0])
 
     def marks(self, messages: Iterable[Message], tools: Iterable[Tool], value: Any = None) -> Marks | None:
         """Marks that occur in none of the given content, neither as they are nor escaped; None where content uses them
@@ -223,6 +224,16 @@ class Marks:
         pieces = text.split(self._mark)
         plain = "".join(pieces)
         return plain, self._control.spans(plain, list(accumulate(map(len, pieces[:-1]))))
+
+
+def _cores(spelling: str) -> Iterable[str]:
+    """The parts of a spelling that hold all its letters and digits."""
+    places = [place for place, character in enumerate(spelling) if character.isalnum()]
+    if places:
+        for start in range(places[0] + 1):
+            for end in range(places[-1] + 1, len(spelling) + 1):
+                if end - start < len(spelling):
+                    yield spelling[start:end]
 
 
 def _by_edge(parts: Iterable[str], edge: int) -> dict[str, tuple[str, ...]]:

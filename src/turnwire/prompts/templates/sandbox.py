@@ -21,6 +21,7 @@ from jinja2.parser import Parser
 from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEnvironment
 from jinja2.utils import Namespace
+from jinja2.visitor import NodeTransformer
 
 __all__ = ["Budget", "TemplateFailure", "compile_template", "render_template", "variables_of"]
 
@@ -177,7 +178,8 @@ class _Bounded(SandboxedEnvironment):
         for loop in list(tree.find_all(nodes.For)):
             loop.iter = nodes.Filter(loop.iter, "__counted", [], [], None, None, lineno=loop.lineno)
         _wrap_concats(tree)
-        return tree
+        flat: nodes.Template = _FlatSums().visit(tree)
+        return flat
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         budget = _budget_of(__context)
@@ -282,6 +284,34 @@ def _wrap_concats(tree: nodes.Node) -> None:
                         value[position] = nodes.Filter(item, "__sized", [], [], None, None, lineno=item.lineno)
 
 
+class _FlatSums(NodeTransformer):
+    """`a + b + c` is computed in one step, so that a long text among them is copied once."""
+
+    def visit_Add(self, node: nodes.Add) -> nodes.Node:
+        operands: list[nodes.Expr] = []
+        inner: nodes.Expr = node
+        while isinstance(inner, nodes.Add):
+            operands.append(self.visit(inner.right))
+            inner = inner.left
+        operands.append(self.visit(inner))
+        operands.reverse()
+        if len(operands) < 3:
+            return nodes.Add(*operands, lineno=node.lineno)
+        return nodes.Filter(operands[0], "__sum", operands[1:], [], None, None, lineno=node.lineno)
+
+
+@jinja2.pass_context
+def _sum(context: Context, *operands: Any) -> Any:
+    if all(type(operand) is str for operand in operands):
+        _budget_of(context).check_size(sum(map(len, operands)))
+        return "".join(operands)
+    environment = context.environment
+    total = operands[0]
+    for operand in operands[1:]:
+        total = environment.call_binop(context, "+", total, operand)  # type: ignore[attr-defined]
+    return total
+
+
 class _Strict(_Bounded, ImmutableSandboxedEnvironment):
     """The reference: lists and dicts cannot be changed by a template."""
 
@@ -326,7 +356,9 @@ def _join(context: Context, value: Any, d: str = "", attribute: str | int | None
 
 def _environment(kind: type[_Bounded]) -> _Bounded:
     environment = kind(trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, LoopControlExtension])
-    environment.filters.update({"tojson": _tojson, "from_json": _from_json, "__counted": _counted, "__sized": _sized})
+    environment.filters.update(
+        {"tojson": _tojson, "from_json": _from_json, "__counted": _counted, "__sized": _sized, "__sum": _sum}
+    )
     environment.filters.update({"format": _format, "replace": _replace, "join": _join})
     for name in ("center", "indent", "wordwrap", "batch", "slice"):
         environment.filters[name] = _narrow(environment.filters[name])

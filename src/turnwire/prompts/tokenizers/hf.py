@@ -89,6 +89,19 @@ class HFTokenizer:
     def encode_literal(self, text: str, literal: Sequence[tuple[int, int]]) -> list[int]:
         return encode_around(text, literal, self.markers, self.encode, self.encode_plain)
 
+    def may_cut(self, text: str, at: int) -> bool:
+        return text.startswith(self._clean, at) if text[at : at + 1] in self._clean_first else False
+
+    @cached_property
+    def _clean(self) -> tuple[str, ...]:
+        """The added tokens beside which text may be cut, unless a longer one begins there too."""
+        whole = {text for text in self.special_tokens if text not in self.cuts.clean}
+        return tuple(text for text in self.cuts.clean if not any(other.startswith(text) for other in whole))
+
+    @cached_property
+    def _clean_first(self) -> frozenset[str]:
+        return frozenset(text[0] for text in self._clean)
+
     def encode_plain(self, text: str, first: bool) -> list[int]:
         """The ids of text without a single control token, whatever it spells. `first`: it begins its text."""
         ids = self._plainly(text, first)

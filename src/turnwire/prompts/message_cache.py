@@ -1,0 +1,82 @@
+"""What was found out about a message, so that a conversation that comes again with one more message costs one message.
+
+Promise: equal messages get equal answers, whichever object they come as; memory is bounded and may be shared by
+threads.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from threading import Lock
+
+import msgspec
+
+from turnwire.prompts.recall.history import said_digest
+from turnwire.prompts.templates.control_text import ControlText
+from turnwire.turns import Message, ReasoningBlock
+
+__all__ = ["KnownMessage", "MessageCache", "without_carriers"]
+
+_encode = msgspec.msgpack.Encoder().encode
+_OVERHEAD = 600
+
+
+class KnownMessage(msgspec.Struct, frozen=True):
+    """`digest` names the message; `said` names what clients send back of an assistant's message. `shown` is the message
+    without thoughts that are only carriers. `control` says that its content may become control, `marked` that it holds
+    the character by which such content is marked."""
+
+    digest: bytes
+    said: bytes
+    shown: Message
+    control: bool
+    marked: bool
+
+
+class MessageCache:
+    """The messages seen last, up to a number of bytes in all. `control` is None where nobody looks for control."""
+
+    def __init__(self, control: ControlText | None, *, max_bytes: int = 48 * 1024 * 1024) -> None:
+        self._control = control
+        self._half = max_bytes // 2
+        # Two generations: what is asked for again moves to the young one, and the old one is dropped as a whole.
+        self._young: dict[Message, KnownMessage] = {}
+        self._old: dict[Message, KnownMessage] = {}
+        self._bytes = 0
+        self._lock = Lock()
+
+    def get(self, message: Message) -> KnownMessage:
+        known = self._young.get(message)
+        if known is not None:
+            return known
+        known = self._old.get(message)
+        raw = _encode(message) if known is None else b""
+        if known is None:
+            known = self._learnt(message, raw)
+        with self._lock:
+            self._young[message] = known
+            self._bytes += (len(raw) or 1024) + _OVERHEAD
+            if self._bytes > self._half:
+                self._old, self._young, self._bytes = self._young, {}, 0
+        return known
+
+    def _learnt(self, message: Message, raw: bytes) -> KnownMessage:
+        control = self._control is not None and self._control.in_message(message)
+        return KnownMessage(
+            blake2b(raw, digest_size=16).digest(),
+            said_digest(message) if message.role == "assistant" else b"",
+            without_carriers(message),
+            control,
+            self._control is not None and self._control.holds_mark(raw),
+        )
+
+    def __len__(self) -> int:
+        return len(self._young) + len(self._old)
+
+
+def without_carriers(message: Message) -> Message:
+    """A message without the blank thoughts whose seals are all there is to them: the model did not write them there."""
+    if message.role != "assistant":
+        return message
+    shown = tuple(b for b in message.blocks if not isinstance(b, ReasoningBlock) or b.text.strip())
+    return message if len(shown) == len(message.blocks) else Message(role=message.role, blocks=shown)

@@ -1,0 +1,389 @@
+"""One prompt in the making: exact turns, and what the template writes around them.
+
+Promise: what an earlier prompt of the same conversation already holds is taken from it; the outcome is that of putting
+everything together anew.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from turnwire.prompts.message_cache import KnownMessage, without_carriers
+from turnwire.prompts.notes import noted
+from turnwire.prompts.policy import Plan
+from turnwire.prompts.prompt import Prompt, Recall, RecalledTurn, Section
+from turnwire.prompts.recall.history import History, chained
+from turnwire.prompts.replay.assembled import AssembledPrompt
+from turnwire.prompts.replay.foresight import Foresight
+from turnwire.prompts.replay.growing_text import Rendering, grown
+from turnwire.prompts.replay.rewriting import in_template_order, rewritten_in_order, rewritten_on
+from turnwire.prompts.replay.splicer import TemplateSplicer, Text
+from turnwire.prompts.replay.tokenized_text import TokenizedText
+from turnwire.prompts.templates.control_text import Marks
+from turnwire.turns import Message, Note, ReasoningBlock, Tool
+
+if TYPE_CHECKING:
+    from turnwire.prompts.builder import PromptBuilder
+
+__all__ = ["Draft", "Shown"]
+
+_encode = msgspec.msgpack.Encoder().encode
+_LOOKED_BACK = 8  # turns before whose prompt is looked for; an edit seldom goes further back
+_ENDING = 24  # tokens of an output that are looked at for an end-of-turn mark
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A conversation as the template gets it; `marks` are None where none were needed."""
+
+    messages: Sequence[Message]
+    tools: Sequence[Tool]
+    args: dict[str, Any]
+    begun: str | None
+    marks: Marks | None
+
+
+class _SplicedTurn(msgspec.Struct, frozen=True):
+    """A turn that is put in as tokens. `exact` tells what the model wrote from what was written for it; `thinking` is
+    None where the header it was written after is not known."""
+
+    ids: Sequence[int]
+    exact: bool
+    thinking: bool | None
+
+
+class _Found(msgspec.Struct):
+    """The turns that are put in as tokens, by the index of their message; the assembled prompt that ends where the
+    first of them begins, and its key. `settled`: all of them are what the model wrote, and nothing was noted."""
+
+    turns: dict[int, _SplicedTurn]
+    base: AssembledPrompt | None = None
+    key: bytes | None = None
+    settled: bool = True
+
+
+class Draft:
+    """The prompt of one conversation in its stable form. `known` is what was found out about each message."""
+
+    def __init__(
+        self,
+        builder: PromptBuilder,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        known: Sequence[KnownMessage],
+        shown: Shown,
+        plan: Plan,
+        notes: list[Note],
+    ) -> None:
+        self._builder = builder
+        self._traits = builder.traits
+        self._messages = messages
+        self._shown = shown
+        self._tools = tools
+        self._plan = plan
+        self._notes = notes
+        self._splicer = TemplateSplicer(
+            builder.template,
+            builder.traits,
+            [each.shown for each in known] if shown.marks is None else list(map(without_carriers, shown.messages)),
+            shown.tools,
+            notes,
+            builder.end_tokens,
+        )
+        self._digests = [each.digest for each in known]
+        self._chains: list[bytes] = []
+        offered = _encode(tools)
+        self._history = History(messages, self._digests, [each.said for each in known], offered)
+        self._frame = _digest(offered, builder.template.stamp.encode())
+
+    def _chain(self, end: int) -> bytes:
+        """One digest of the messages before `end`."""
+        if not self._chains:
+            self._chains = chained(self._digests)
+        return self._chains[end]
+
+    # ------------------------------------------------------------------------------------------ turns as tokens
+
+    def exact_turns(self, recall: Recall | None) -> _Found:
+        """The turns that are put in as tokens. They are looked for from the last one backwards, as far as the prompt
+        before them is not known."""
+        scope: str | None = getattr(recall, "scope", None)
+        exact = sorted(self._plan.exact)
+        found = _Found({}, settled=scope is not None)
+        said: list[list[Note]] = []
+        for place in range(len(exact) - 1, -1, -1):
+            asked = scope is not None and place >= len(exact) - _LOOKED_BACK
+            position, before = exact[place], len(self._notes)
+            turn = self._recalled(position, recall) or self._ordered(self._shown.messages[position])
+            said.append(self._notes[before:])
+            del self._notes[before:]
+            if turn is None or not turn.ids:
+                found.settled = False
+                continue
+            found.turns[position] = turn
+            found.settled = found.settled and turn.exact and not said[-1]
+            if scope is not None and asked:
+                key = self._assembled_key(scope, position, exact[:place], self._args(turn))
+                found.base = self._builder.assembled.get(key)
+                if found.base is not None:
+                    found.key = key
+                    break
+        for notes in reversed(said):
+            self._notes.extend(notes)
+        return found
+
+    def _assembled_key(self, scope: str, end: int, exact: Sequence[int], args: Mapping[str, Any]) -> bytes:
+        """What a prompt that ends where the turn at `end` begins depends on."""
+        return _digest(
+            scope.encode("utf-8", "surrogatepass"),
+            self._frame,
+            _encode([sorted(self._shown.args.items()), sorted(args.items()), self._plan.thinking, exact]),
+            self._chain(end),
+        )
+
+    def _recalled(self, position: int, recall: Recall | None) -> _SplicedTurn | None:
+        if recall is None:
+            return None
+        message = self._messages[position]
+        turn, said = recall.recall(message, self._history.before(position))
+        self._notes.extend(said)
+        if turn is None:
+            return None
+        thinking = self._begun_thinking(turn, message)
+        if turn.complete:
+            return _SplicedTurn(turn.ids, True, thinking)
+        unsaid = self._shown.messages[position].blocks[turn.blocks :]
+        rest = rewritten_on(self._splicer, self._traits, unsaid, self._shown.args, after_thought=True)
+        if rest is None:
+            return None
+        return _SplicedTurn([*turn.ids, *self._encoded(rest)], False, thinking)
+
+    def _ordered(self, message: Message) -> _SplicedTurn | None:
+        """A turn nobody can recall: the template may render it, unless it would lose the order of its blocks."""
+        if in_template_order(message.blocks):
+            return None
+        written = rewritten_in_order(self._splicer, self._traits, message.blocks, self._shown.args, self._plan.thinking)
+        if written is None:
+            self._notes.append(noted("replay.order_lost"))
+            return None
+        text, thinking = written
+        return _SplicedTurn(self._encoded(text), False, thinking)
+
+    def _encoded(self, rendered: str) -> list[int]:
+        """The ids of what the template wrote from content."""
+        text, literal = self._unmarked(rendered)
+        tokenizer = self._builder.tokenizer
+        return tokenizer.encode_literal(text, literal) if literal else tokenizer.encode(text)
+
+    def _unmarked(self, rendered: str) -> tuple[str, Sequence[tuple[int, int]]]:
+        """Rendered text without marks, and the spans in it that stay text."""
+        if self._shown.marks is None:
+            return rendered, ()
+        text, literal = self._shown.marks.taken_out(rendered)
+        if literal:
+            self._notes.append(noted("prompt.control_text"))
+        return text, literal
+
+    def _begun_thinking(self, turn: RecalledTurn, message: Message) -> bool | None:
+        """Whether the turn was written after a header with thinking on."""
+        on, off = self._traits.tail_on, self._traits.tail_off
+        if off is None or on == off:
+            return None
+        if turn.tail is not None:
+            # One header may end with the other one.
+            ends_on, ends_off = turn.tail.endswith(on), turn.tail.endswith(off)
+            if ends_on != ends_off:
+                return ends_on
+            return len(on) > len(off) if ends_on else None
+        if self._traits.thought_close and self._traits.thought_close in turn.text:
+            return True
+        if any(isinstance(block, ReasoningBlock) for block in message.blocks):
+            return True
+        # After a header that opens a thought there would be one; after any other its absence says nothing.
+        return False if self._traits.thought_open else None
+
+    # ------------------------------------------------------------------------------------------------- assembly
+
+    def prompt(self, found: _Found, scope: str | None = None) -> Prompt:
+        """The prompt around the turns that were found; kept for the next one where all of them are settled."""
+        turns, base = found.turns, found.base
+        stops = [*sorted(turns), len(self._messages)]
+        ids = base.ids.copy() if base is not None else []
+        packed = base.packed[:] if base is not None else array("I")
+        sections = list(base.sections) if base is not None else []
+        said = list(base.notes) if base is not None else []
+        self._notes.extend(said)
+        last: TokenizedText | None = None
+        if base is None:
+            last = self._head(stops[0], turns.get(stops[0]))
+            if not isinstance(last.ids, array):  # a rendering's own list, shared with nobody who changes it
+                ids, packed = list(last.ids), last.packed[:] if last.packed is not None else array("I", last.ids)
+                sections += last.sections
+            else:
+                _append(ids, packed, sections, last)
+            said += last.notes
+        for position, end in pairwise(stops):
+            turn = turns[position]
+            sections.append(Section("turn" if turn.exact else "message", position, len(ids), len(ids) + len(turn.ids)))
+            ids.extend(turn.ids)
+            packed.extend(turn.ids)
+            last = self._bridge(position, end, turn, turns.get(end))
+            _append(ids, packed, sections, last)
+            said += last.notes
+        tail = (last.tail if last is not None else None) or ""
+        if scope is not None and found.settled:
+            key = self._assembled_key(scope, len(self._messages), sorted(self._plan.exact), self._args(None))
+            kept = AssembledPrompt(ids.copy(), packed[:], tuple(sections), tuple(said), found.key)
+            self._builder.assembled.put(key, kept)
+        if self._shown.begun is not None:
+            started = self._encoded(self._shown.begun)
+            sections.append(Section("message", len(self._messages), len(ids), len(ids) + len(started)))
+            ids.extend(started)
+            packed.extend(started)
+            tail += self._unmarked(self._shown.begun)[0]
+        return Prompt(
+            ids=ids,
+            tail=tail,
+            sections=tuple(sections),
+            notes=tuple(dict.fromkeys(self._notes)),
+            history=self._history.coming(),
+            stamp=self._builder.template.stamp,
+            foresight=self._foresight(tail) if self._shown.begun is None else None,
+            packed=packed,
+        )
+
+    def _foresight(self, tail: str) -> Foresight:
+        builder = self._builder
+        return Foresight(
+            template=builder.template,
+            traits=builder.traits,
+            tokenizer=builder.tokenizer,
+            control=builder.control,
+            messages=self._messages,
+            tools=self._tools,
+            args=self._args(None),
+            end_tokens=builder.end_tokens,
+            tail=tail,
+        )
+
+    def plain_prompt(self) -> Prompt:
+        """The prompt with every turn rendered by the template."""
+        return self.prompt(_Found({}, settled=False))
+
+    def _args(self, before: _SplicedTurn | None) -> dict[str, Any]:
+        """The template's switches for the text before a turn: those it was written with."""
+        thinking = self._plan.thinking
+        if before is not None and before.thinking is not None:
+            thinking = before.thinking
+        elif before is None and self._shown.begun is not None and self._traits.thought_open:
+            thinking = False  # what is continued is text, and the header must not open a thought before it
+        if thinking == self._plan.thinking:
+            return self._shown.args
+        switch = self._traits.thinking_on if thinking else self._traits.thinking_off
+        return {**self._shown.args, **(switch or {})}
+
+    def _head(self, end: int, before: _SplicedTurn | None) -> TokenizedText:
+        args = self._args(before)
+        frame = _digest(self._frame, _encode(sorted(args.items())))
+        key, opening = _digest(b"head", frame, self._chain(end)), _digest(b"opening", frame, self._chain(min(end, 2)))
+        kept = self._builder.renderings.get(opening)
+        if kept is not None and kept.key == key:
+            self._notes.extend(kept.notes)
+            return _as_tokenized(kept)
+        piece = self._remembered(key)
+        if piece is not None:
+            return piece
+        noted_before = len(self._notes)
+        text = self._splicer.head(end, args)
+        whole, literal = self._unmarked(text.whole)
+        grown_text = grown(
+            kept.text if kept is not None else None,
+            self._builder.tokenizer,
+            whole,
+            text.tail,
+            self._messages,
+            self._digests,
+            end=end,
+            tools=self._tools,
+            literal=literal,
+        )
+        rendering = Rendering(key, grown_text, text.tail, tuple(self._notes[noted_before:]))
+        self._builder.renderings.put(opening, rendering)
+        piece = _as_tokenized(rendering)
+        self._builder.memory.put(key, msgspec.structs.replace(piece, ids=grown_text.packed, packed=None))
+        return piece
+
+    def _bridge(self, position: int, end: int, turn: _SplicedTurn, before: _SplicedTurn | None) -> TokenizedText:
+        args = self._args(before)
+        ending = self._builder.tokenizer.decode(turn.ids[-_ENDING:])
+        key = _digest(
+            b"bridge",
+            self._frame,
+            _encode([position, sorted(args.items())]),
+            self._chain(end),
+            ending.encode("utf-8", "surrogatepass"),
+        )
+        piece = self._remembered(key)
+        if piece is not None:
+            return piece
+        noted_before = len(self._notes)
+        text = self._splicer.bridge(position, end, ending, args)
+        whole, literal = self._unmarked(text.whole)
+        piece = self._tokenized(whole, text, position + 1, end, literal, tuple(self._notes[noted_before:]))
+        self._builder.memory.put(key, piece)
+        return piece
+
+    def _remembered(self, key: bytes) -> TokenizedText | None:
+        piece = self._builder.memory.get(key)
+        if piece is not None:
+            self._notes.extend(piece.notes)
+        return piece
+
+    def _tokenized(
+        self,
+        whole: str,
+        text: Text,
+        start: int,
+        end: int,
+        literal: Sequence[tuple[int, int]],
+        notes: tuple[Note, ...],
+    ) -> TokenizedText:
+        found = grown(
+            None,
+            self._builder.tokenizer,
+            whole,
+            text.tail,
+            self._messages,
+            self._digests,
+            start=start,
+            end=end,
+            literal=literal,
+        )
+        return TokenizedText(ids=found.packed, sections=found.sections, tail=text.tail, notes=notes)
+
+
+def _as_tokenized(rendering: Rendering) -> TokenizedText:
+    text = rendering.text
+    return TokenizedText(
+        ids=text.ids, packed=text.packed, sections=text.sections, tail=rendering.tail, notes=rendering.notes
+    )
+
+
+def _append(ids: list[int], packed: array[int], sections: list[Section], piece: TokenizedText) -> None:
+    base = len(ids)
+    sections.extend(Section(part.kind, part.index, base + part.start, base + part.end) for part in piece.sections)
+    ids.extend(piece.ids)
+    packed.extend(piece.ids)
+
+
+def _digest(*parts: bytes) -> bytes:
+    hashed = blake2b(digest_size=16)
+    for part in parts:
+        hashed.update(len(part).to_bytes(4, "little"))
+        hashed.update(part)
+    return hashed.digest()

@@ -1,0 +1,169 @@
+"""Rendered text that grows from turn to turn: what it shares with the last one is neither labelled nor tokenized again.
+
+Promise: `grown` gives the labels and the ids of the whole text, whatever it grew from. An edit anywhere costs what
+comes after it. Memory is bounded; several threads may share one cache.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Sequence
+from threading import Lock
+
+import msgspec
+
+from turnwire.prompts.prompt import Section, Tokenizer
+from turnwire.prompts.replay.sections import FoundMessage, label_messages, label_tools, labels_of
+from turnwire.prompts.replay.tokenized_text import Label, sections_of, tokenized
+from turnwire.turns import Message, Note, Tool
+
+_TOKEN_BYTES = 44  # a number, the place in a list that refers to it, and the same four bytes packed
+
+__all__ = ["GrownText", "Rendering", "RenderingCache", "grown"]
+
+
+class GrownText(msgspec.Struct, frozen=True):
+    """A text with everything that was found in it. `limit` is where its generation header begins; `digests` name the
+    messages it shows; `starts` count the tokens before each label. `packed` are its ids again, four bytes each."""
+
+    text: str
+    limit: int
+    digests: Sequence[bytes]
+    found: list[FoundMessage]
+    tools: list[Label]
+    missed: list[tuple[int, str]]
+    labels: list[Label]
+    starts: list[int]
+    ids: list[int]
+    packed: array[int]
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        return sections_of(self.labels, self.starts, len(self.ids))
+
+    @property
+    def size(self) -> int:
+        """Roughly its bytes."""
+        return 2 * len(self.text) + _TOKEN_BYTES * len(self.ids) + 200 * len(self.labels) + 500
+
+
+class Rendering(msgspec.Struct, frozen=True):
+    """A grown text, the key of all it was rendered from, its generation header (None where it was not looked for) and
+    the notes of its rendering."""
+
+    key: bytes
+    text: GrownText
+    tail: str | None
+    notes: tuple[Note, ...]
+
+
+class RenderingCache:
+    """The renderings used last, one for each conversation's opening, up to a number of bytes in all."""
+
+    def __init__(self, max_bytes: int = 32 * 1024 * 1024) -> None:
+        self._max = max_bytes
+        self._held: OrderedDict[bytes, Rendering] = OrderedDict()
+        self._bytes = 0
+        self._lock = Lock()
+
+    def get(self, opening: bytes) -> Rendering | None:
+        with self._lock:
+            found = self._held.get(opening)
+            if found is not None:
+                self._held.move_to_end(opening)
+            return found
+
+    def put(self, opening: bytes, rendering: Rendering) -> None:
+        with self._lock:
+            before = self._held.pop(opening, None)
+            self._bytes += rendering.text.size - (before.text.size if before is not None else 0)
+            self._held[opening] = rendering
+            while self._bytes > self._max:
+                self._bytes -= self._held.popitem(last=False)[1].text.size
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+
+def grown(
+    base: GrownText | None,
+    tokenizer: Tokenizer,
+    text: str,
+    tail: str | None,
+    messages: Sequence[Message],
+    digests: Sequence[bytes],
+    *,
+    end: int,
+    tools: Sequence[Tool] = (),
+    start: int = 0,
+    literal: Sequence[tuple[int, int]] = (),
+) -> GrownText:
+    """`text`, which shows `messages[start:end]`, perhaps `tools`, and ends with `tail`. `base` shows the same tools."""
+    limit = len(text) - len(tail or "")
+    kept = _kept(base, tokenizer, text, limit, digests, end) if base is not None and start == 0 else 0
+    if base is None or kept == 0:
+        labelling = label_messages(text, limit, messages, range(start, end))
+        offered, unseen = label_tools(text, limit, tools)
+        found, missed = labelling.found, [*((-1, name) for name in unseen), *labelling.missed]
+        labels = labels_of(found, offered, limit, tail=bool(tail), start=start, end=end)
+        ids, starts = tokenized(tokenizer, text, labels, literal)
+        return GrownText(text, limit, digests[:end], found, offered, missed, labels, starts, ids, array("I", ids))
+    last = base.found[kept - 1]
+    labelling = label_messages(text, limit, messages, range(last.index + 1, end), last.at + 1)
+    found = base.found[:kept] + labelling.found
+    missed = [miss for miss in base.missed if miss[0] <= last.index] + labelling.missed
+    labels = labels_of(found, base.tools, limit, tail=bool(tail), start=start, end=end)
+    place = next(at for at in range(len(base.labels) - 1, -1, -1) if base.labels[at].start == last.start)
+    before = base.starts[place]
+    ids, starts = tokenized(tokenizer, text, labels[place:], literal, at=last.start, before=before)
+    starts = base.starts[:place] + starts
+    packed = base.packed[:before]
+    packed.extend(ids)
+    ids = base.ids[:before] + ids
+    return GrownText(text, limit, digests[:end], found, base.tools, missed, labels, starts, ids, packed)
+
+
+def _kept(base: GrownText, tokenizer: Tokenizer, text: str, limit: int, digests: Sequence[bytes], end: int) -> int:
+    """How many found messages of `base` are found alike in `text`, and the last of them at a place where it can be
+    cut."""
+    common = min(_common(base.text, text), base.limit, limit)
+    same = _common_items(base.digests, digests[:end])
+    kept = len(base.found)
+    while kept:
+        last = base.found[kept - 1]
+        if last.end <= common and last.index < same and tokenizer.may_cut(text, last.start):
+            break
+        kept -= 1
+    if not kept:
+        return 0
+    last = base.found[kept - 1]
+    if any(tool.start >= last.start for tool in base.tools):
+        return 0
+    # What was looked for in vain must not show in what is new, or a look at the whole text would have found it.
+    for index, needle in base.missed:
+        if index <= last.index and text.find(needle, max(0, last.start - len(needle)), limit) >= 0:
+            return 0
+    return kept
+
+
+def _common(one: str, other: str) -> int:
+    """How many leading characters two texts share."""
+    size = min(len(one), len(other))
+    if one[:size] == other[:size]:
+        return size
+    low, high = 0, size  # they share `low` characters and not `high`
+    while high - low > 1:
+        middle = (low + high) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _common_items(one: Sequence[bytes], other: Sequence[bytes]) -> int:
+    size = min(len(one), len(other))
+    if one[:size] == other[:size]:
+        return size
+    return next(at for at in range(size) if one[at] != other[at])

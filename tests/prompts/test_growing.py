@@ -1,0 +1,239 @@
+"""What is known is not done again, and nobody can tell: a builder that remembers and one that does not give equal
+prompts, whatever happens to the conversation."""
+
+from __future__ import annotations
+
+import random
+from array import array
+from functools import cache
+
+import msgspec
+import pytest
+from families import FAMILIES, template
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from turnwire.prompts.builder import PromptBuilder
+from turnwire.prompts.message_cache import MessageCache
+from turnwire.prompts.prompt import HistoryKey, Prompt, RecalledTurn
+from turnwire.prompts.replay.assembled import AssembledPrompt, AssembledPromptCache
+from turnwire.prompts.replay.growing_text import Rendering, RenderingCache, grown
+from turnwire.prompts.templates.template import TemplateFailure, default_template
+from turnwire.prompts.tokenizers.load import HFTokenizer, load_tokenizer
+from turnwire.prompts.tokenizers.part_cache import PrefixTokenizer
+from turnwire.turns import (
+    Conversation,
+    ImageBlock,
+    Message,
+    Note,
+    ReasoningBlock,
+    TextBlock,
+    Thinking,
+    Tool,
+    ToolCallBlock,
+    ToolResultBlock,
+)
+
+WORDS = ("go", "look", "a < b", "Hello there.\nSecond line", "<|im_end|>\n<|im_start|>system", "think", "", "x" * 90)
+
+
+@cache
+def own() -> HFTokenizer:
+    return load_tokenizer()
+
+
+class Remembered:
+    """Recalls what it was told to, under one scope; some turns with a note, some not at all."""
+
+    def __init__(self, chance: random.Random, scope: str) -> None:
+        self._chance = chance
+        self._known: dict[Message, tuple[RecalledTurn | None, tuple[Note, ...]]] = {}
+        self.scope = scope
+
+    def recall(
+        self, message: Message, history: HistoryKey | None = None
+    ) -> tuple[RecalledTurn | None, tuple[Note, ...]]:
+        if message not in self._known:
+            raw = f"Hm.\n</think>\n\n{message.text}<|im_end|>"
+            turn = RecalledTurn(ids=own().encode(raw), text=raw)
+            lot = self._chance.random()
+            note = (Note("replay.missing", "not there"),)
+            self._known[message] = (turn, ()) if lot < 0.7 else (turn, note) if lot < 0.8 else (None, note)
+        return self._known[message]
+
+
+class Unscoped:
+    """The same memory, of which nothing may be taken for granted."""
+
+    def __init__(self, inner: Remembered) -> None:
+        self._inner = inner
+
+    def recall(
+        self, message: Message, history: HistoryKey | None = None
+    ) -> tuple[RecalledTurn | None, tuple[Note, ...]]:
+        return self._inner.recall(message, history)
+
+
+class Story:
+    """A conversation that grows, is edited, cut, and gets other tools and wishes."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.messages: list[Message] = [self.said("system"), self.said("user")]
+        self.tools: tuple[Tool, ...] = (Tool(name="look", description="Looks."), Tool(name="go"))
+        self.thinking = Thinking()
+        self.calls = 0
+
+    def words(self) -> str:
+        return self.chance.choice(WORDS) + (f" {self.chance.randrange(99)}" if self.chance.random() < 0.7 else "")
+
+    def said(self, role: str) -> Message:
+        return Message(role=role, blocks=(TextBlock(text=self.words()),))  # type: ignore[arg-type]
+
+    def exchange(self) -> None:
+        chance = self.chance
+        thought = (ReasoningBlock(text=self.words()),) if chance.random() < 0.5 else ()
+        if chance.random() < 0.6:
+            made = []
+            for _ in range(chance.choice((1, 1, 2))):
+                self.calls += 1
+                made.append(ToolCallBlock(id=f"call{self.calls:05d}", name="look", arguments='{"q": "a\\u003c"}'))
+            words = (TextBlock(text=self.words()),) if chance.random() < 0.5 else ()
+            self.messages.append(Message(role="assistant", blocks=(*thought, *words, *made)))
+            results = [
+                ToolResultBlock(call_id=call.id, content=(TextBlock(text=self.words()),)) for call in reversed(made)
+            ]
+            extra = (TextBlock(text=self.words()),) if chance.random() < 0.2 else ()
+            self.messages.append(Message(role="user", blocks=(*results, *extra)))
+        else:
+            self.messages.append(Message(role="assistant", blocks=(*thought, TextBlock(text=self.words() or "Yes."))))
+            image = (ImageBlock(url="u"),) if chance.random() < 0.1 else ()
+            self.messages.append(Message(role="user", blocks=(TextBlock(text=self.words()), *image)))
+
+    def happen(self) -> None:
+        chance, lot = self.chance, self.chance.random()
+        place = chance.randrange(len(self.messages))
+        if lot < 0.6 or len(self.messages) < 4:
+            self.exchange()
+        elif lot < 0.7:
+            role = self.messages[place].role
+            self.messages[place] = self.said(role)
+        elif lot < 0.76:
+            del self.messages[max(2, place) :]
+        elif lot < 0.8:
+            self.messages.insert(place, self.said(chance.choice(("user", "system"))))
+        elif lot < 0.84:
+            del self.messages[place]
+        elif lot < 0.88:
+            self.tools = self.tools[::-1] if chance.random() < 0.5 else self.tools[:1]
+        elif lot < 0.94:
+            self.thinking = Thinking(mode=chance.choice(("on", "off", None)), history=chance.choice((None, "keep")))
+        else:
+            self.messages.append(self.said("assistant"))
+
+    def now(self) -> Conversation:
+        return Conversation(model="m", messages=tuple(self.messages), tools=self.tools, thinking=self.thinking)
+
+
+def outcome(builder: PromptBuilder, asked: Conversation, recall: object) -> Prompt | str:
+    try:
+        prompt = builder.build(asked, recall)  # type: ignore[arg-type]
+    except TemplateFailure as failure:
+        return str(failure)
+    assert prompt.packed is not None
+    assert prompt.packed.tolist() == list(prompt.ids)
+    assert [section.start for section in prompt.sections[1:]] == [section.end for section in prompt.sections[:-1]]
+    return msgspec.structs.replace(prompt, foresight=None)  # which is bound to its builder
+
+
+@cache
+def remembering(name: str) -> PromptBuilder:
+    renderer = default_template() if name == "own" else template(name)
+    return PromptBuilder(renderer, PrefixTokenizer(own()))
+
+
+@pytest.mark.parametrize(
+    "name", ["own", "qwen3", "qwen2.5", "glm4.7", "mistral", "llama3", "gpt-oss", "kimi-k2-thinking", "gemma2"]
+)
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 2**32))
+def test_what_is_remembered_changes_nothing(name: str, seed: int) -> None:
+    assert name == "own" or name in FAMILIES
+    chance = random.Random(seed)
+    story, recall = Story(chance), Remembered(random.Random(seed + 1), f"scope {seed}")
+    warm = remembering(name)
+    for _ in range(10):
+        asked = story.now()
+        fresh = PromptBuilder(warm.template, own(), traits=warm.traits)
+        assert outcome(warm, asked, recall) == outcome(fresh, asked, Unscoped(recall))
+        assert outcome(warm, asked, None) == outcome(fresh, asked, None)
+        story.happen()
+
+
+def test_a_turn_recalled_under_one_scope_is_not_taken_for_another() -> None:
+    builder = PromptBuilder(default_template(), own())
+    raw = "The secret pin of Alice.\n</think>\n\nDone.<|im_end|>"
+
+    class Knows:
+        def __init__(self, scope: str, knows: bool) -> None:
+            self.scope, self._knows = scope, knows
+
+        def recall(
+            self, message: Message, history: HistoryKey | None = None
+        ) -> tuple[RecalledTurn | None, tuple[Note, ...]]:
+            return (RecalledTurn(ids=own().encode(raw), text=raw) if self._knows else None), ()
+
+    def said(role: str, text: str) -> Message:
+        return Message(role=role, blocks=(TextBlock(text=text),))  # type: ignore[arg-type]
+
+    messages = (said("user", "My pin is 1234"), said("assistant", "Done."), said("user", "More"))
+    longer = (*messages, said("assistant", "Done."), said("user", "And more"))
+    for knows, scope in ((True, "alice"), (False, "bob")):
+        for asked in (messages, longer):
+            prompt = builder.build(Conversation(model="m", messages=asked), Knows(scope, knows))
+            assert ("secret" in own().decode(prompt.ids)) is knows
+
+
+def test_a_growing_conversation_is_neither_asked_for_nor_tokenized_again() -> None:
+    builder = PromptBuilder(default_template(), own())
+    asked_for: list[Message] = []
+
+    class Counting(Remembered):
+        def recall(
+            self, message: Message, history: HistoryKey | None = None
+        ) -> tuple[RecalledTurn | None, tuple[Note, ...]]:
+            asked_for.append(message)
+            raw = f"Hm.\n</think>\n\n{message.text}<|im_end|>"
+            return RecalledTurn(ids=own().encode(raw), text=raw), ()
+
+    recall = Counting(random.Random(1), "s")
+    messages: tuple[Message, ...] = (Message(role="user", blocks=(TextBlock(text="Go 0"),)),)
+    for step in range(12):
+        before = len(asked_for)
+        builder.build(Conversation(model="m", messages=messages), recall)
+        assert len(asked_for) - before == (1 if step else 0)
+        answer = Message(role="assistant", blocks=(TextBlock(text=f"Answer {step}"),))
+        messages = (*messages, answer, Message(role="user", blocks=(TextBlock(text=f"Go {step + 1}"),)))
+
+
+# ---------------------------------------------------------------------------------------------------- bounded memory
+
+
+def test_caches_stay_within_their_bounds() -> None:
+    tokenizer = own()
+    seen = MessageCache(None, max_bytes=64_000)
+    for number in range(500):
+        seen.get(Message(role="user", blocks=(TextBlock(text=f"{number} " * 50),)))
+    assert 0 < len(seen) < 200
+    kept = AssembledPromptCache(max_tokens=1000)
+    for number in range(50):
+        ids = list(range(90))
+        before = str(number - 1).encode() if number % 5 else None
+        prompt = AssembledPrompt(ids, array("I", ids), (), (), before)
+        kept.put(str(number).encode(), prompt)
+    assert 0 < len(kept) <= 11
+    renderings = RenderingCache(max_bytes=50_000)
+    for number in range(50):
+        text = grown(None, tokenizer, f"<|im_start|>user\n{number}" * 20, "", (), (), end=0)
+        renderings.put(str(number % 40).encode(), Rendering(b"", text, "", ()))
+    assert 0 < len(renderings) < 40
