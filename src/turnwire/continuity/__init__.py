@@ -1,6 +1,6 @@
 """Is turn N a token prefix of turn N+1? If not: where, which section, why, and what to do."""
 
-from turnwire.continuity.renderings import anthropic_diagnostics, header, responses_diagnostics, sentence
+from turnwire.continuity.renderings import header, sentence
 from turnwire.continuity.tracker import SessionTracker, session_key, shared_prefix
 from turnwire.continuity.verdict import CAUSES, Cause, Verdict, Words
 
@@ -10,9 +10,7 @@ __all__ = [
     "SessionTracker",
     "Verdict",
     "Words",
-    "anthropic_diagnostics",
     "header",
-    "responses_diagnostics",
     "sentence",
     "session_key",
     "shared_prefix",

@@ -1,31 +1,13 @@
-"""A verdict in the forms that others read: a response header, and the vendors' own diagnostics.
+"""A verdict in the forms that people read: a response header, and a sentence for the log.
 
-Promise: each form says no more than its vendor defines; what it cannot say it maps to the nearest that is true.
+Promise: a header is ASCII and its fields keep their order; a sentence says what happened and what helps.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from turnwire.continuity.verdict import Verdict
 
-from turnwire.continuity.verdict import Cause, Verdict
-
-__all__ = ["anthropic_diagnostics", "header", "responses_diagnostics", "sentence"]
-
-_ANTHROPIC: dict[Cause, str] = {
-    "model_changed": "model_changed",
-    "billing_line": "system_changed",
-    "system_changed": "system_changed",
-    "tool_order": "tools_changed",
-    "tools_changed": "tools_changed",
-    "settings_changed": "unavailable",
-}
-_RESPONSES: dict[Cause, str] = {
-    "model_changed": "model_changed",
-    "tool_order": "tools_changed",
-    "tools_changed": "tools_changed",
-    "settings_changed": "reasoning_effort_changed",
-    "compaction": "context_compacted",
-}
+__all__ = ["header", "sentence"]
 
 
 def header(verdict: Verdict) -> str:
@@ -62,34 +44,3 @@ def sentence(verdict: Verdict, *, quoting: bool = False) -> str:
         f"the prefix broke at token {verdict.shared} of {verdict.expected}{where}: {words.what}{detail}. "
         f"What helps: {words.fix}."
     )
-
-
-def anthropic_diagnostics(verdict: Verdict) -> dict[str, Any] | None:
-    """The `diagnostics` object of a Messages answer; None is its "no divergence"."""
-    if not verdict.found:
-        return {"cache_miss_reason": {"type": "previous_message_not_found"}}
-    if verdict.state != "broken":
-        return None
-    kind = _ANTHROPIC.get(verdict.cause, "") if verdict.cause else ""
-    if not kind:
-        kind = "system_changed" if verdict.section == "system" else "messages_changed"
-    reason: dict[str, Any] = {"type": kind}
-    if kind != "unavailable":
-        reason["cache_missed_input_tokens"] = verdict.lost
-    return {"cache_miss_reason": reason}
-
-
-def responses_diagnostics(verdict: Verdict) -> dict[str, Any]:
-    """The `prompt_cache_diagnostics` object of a Responses answer."""
-    if not verdict.found:
-        return {"type": "comparison_response_not_found"}
-    if verdict.state in ("first", "unseen"):
-        return {"type": "unavailable"}
-    if verdict.state == "held":
-        return {"type": "cache_hit"}
-    return {
-        "type": "cache_miss",
-        "reason": _RESPONSES.get(verdict.cause, "input_changed") if verdict.cause else "input_changed",
-        "cache_missed_tokens": verdict.lost,
-        "comparison_reusable_tokens": verdict.shared,
-    }

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from turnwire.continuity import anthropic_diagnostics
 from turnwire.gateway.apis.api import Headers, answer_headers, facts_of
 from turnwire.gateway.stores.store import Store
 from turnwire.gateway.turns.arrival import Arrival
@@ -16,6 +15,7 @@ from turnwire.gateway.turns.ids import mint
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.protocols import anthropic
 from turnwire.protocols.anthropic import Echo
+from turnwire.protocols.anthropic.diagnostics import diagnostics
 from turnwire.protocols.decoded import DecodedParts
 from turnwire.protocols.framing import SSE, Framing
 from turnwire.protocols.limits import Limits
@@ -49,7 +49,7 @@ class Messages:
 
     def _encoder(self, turn: TurnRecord[Echo], framing: Framing) -> Encoder:
         echo = turn.inbound.echo
-        facts = facts_of(turn, anthropic_diagnostics(turn.continuity))
+        facts = facts_of(turn, diagnostics(turn.continuity))
         if echo.thread is not None:
             turn.reply = Reply()
         if turn.inbound.stream:

@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from turnwire.continuity import responses_diagnostics
 from turnwire.gateway.apis.api import Headers, answer_headers, facts_of
 from turnwire.gateway.stores.responses import ResponseStore, RunningResponse
 from turnwire.gateway.turns.arrival import Arrival
@@ -20,6 +19,7 @@ from turnwire.protocols.decoded import DecodedParts
 from turnwire.protocols.framing import SSE, Framing
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.responses import Echo, RequestBody, Stored, response_id, with_ids
+from turnwire.protocols.responses.diagnostics import diagnostics
 from turnwire.protocols.wire import Encoder, ErrorReply, Inbound, TurnFacts, TurnFailure
 
 __all__ = ["Compact", "Responses", "response_facts"]
@@ -29,7 +29,7 @@ log = logging.getLogger("turnwire.responses")
 
 def response_facts(turn: TurnRecord[Echo]) -> TurnFacts:
     """What is fixed before a turn of this API starts."""
-    return facts_of(turn, responses_diagnostics(turn.continuity))
+    return facts_of(turn, diagnostics(turn.continuity))
 
 
 def _post_failure(failure: TurnFailure) -> TurnFailure:
