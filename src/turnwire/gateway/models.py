@@ -13,6 +13,7 @@ from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from turnwire.gateway.notes import NOTES
 from turnwire.protocols.models import claude_aliases
 from turnwire.turns import Note
 
@@ -36,12 +37,6 @@ CLASS_ROLES: Mapping[str, str] = {
     "subagent": "subagent",
 }
 """Roles that a kind of request asks for, whatever model it names."""
-
-MESSAGES = {
-    "model.role": "The request went to the model that has its role here.",
-    "model.default": "The request named a model that is not served here and got the default.",
-    "model.fallback": "The model's workers are gone; another one answered.",
-}
 
 
 class Served(Protocol):
@@ -140,7 +135,7 @@ class ServedModels(Generic[S]):
 
     @staticmethod
     def _noted(model: S, how: How, code: str, detail: str) -> Found[S]:
-        return Found(model, how, (Note(code, f"{MESSAGES[code]} ({detail})"),))
+        return Found(model, how, (Note(code, f"{NOTES[code]} ({detail})"),))
 
     def _unknown(self, wanted: str) -> str:
         names = [*self._ids, *(alias for model in self._models for alias in model.aliases)]

@@ -12,32 +12,14 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from threading import Lock
 
+from turnwire.prompts.notes import noted
 from turnwire.prompts.prompt import HistoryKey, RecalledTurn, Tokenizer
 from turnwire.prompts.recall.seals import Sealer, Segment, Unopened
 from turnwire.prompts.recall.store import StoredTurn, TurnStore, call_key, said_key
 from turnwire.prompts.recall.witness import content_mark, edits, thought_end, thoughts_as_text, thoughts_mark
 from turnwire.turns import Message, Note, ReasoningBlock, ToolCallBlock
 
-__all__ = ["NOTES", "RecallCache", "TurnRecall", "ids_within", "stored_turn", "turn_keys", "turn_space"]
-
-NOTES: dict[str, str] = {
-    **{
-        f"replay.edited.{part}": f"not the {part} that the model wrote; the message is shown as the client sent it"
-        for part in ("thought", "text", "calls", "name", "arguments")
-    },
-    "replay.missing": "no seal and no stored turn for an assistant message; it is rendered as the client sent it",
-    "replay.ambiguous": "the same words were said in several turns after this history; none of them is replayed",
-    "replay.several_turns": "one assistant message holds several turns; it is rendered as the client sent it",
-    "replay.partial": "the turn is exact up to its last thought; its end is written from the client's words",
-    "replay.gap": "a seal from the middle of the turn did not come back",
-    "replay.seal_foreign": "a seal was made by another server or with another key",
-    "replay.seal_truncated": "a seal came back cut short",
-    "replay.seal_tampered": "a seal came back changed",
-    "replay.seal_other_model": "a seal was made for another model",
-    "replay.seal_other_tenant": "a seal was made for another tenant",
-    "replay.seal_too_large": "a seal is larger than any that is made here",
-}
-"""Every note of this module: its code and its words."""
+__all__ = ["RecallCache", "TurnRecall", "ids_within", "stored_turn", "turn_keys", "turn_space"]
 
 _MOST_SEALS = 4096
 
@@ -133,9 +115,9 @@ class TurnRecall:
         if stored is not None:
             return self._kept(key, stored), tuple(notes)
         if found is not None:
-            notes.append(_note("replay.partial"))
+            notes.append(noted("replay.partial"))
         elif not notes:
-            notes.append(_note("replay.missing"))
+            notes.append(noted("replay.missing"))
         return found, tuple(notes)
 
     def _kept(self, key: tuple[str, bytes, Message], turn: RecalledTurn) -> RecalledTurn:
@@ -158,12 +140,12 @@ class TurnRecall:
         for place, seal in carriers[:_MOST_SEALS]:
             opened = self._sealer.open(seal, model=self._model, tenant=self._tenant)
             if isinstance(opened, Unopened):
-                notes.append(_note(f"replay.seal_{opened.reason}"))
+                notes.append(noted(f"replay.seal_{opened.reason}"))
             else:
                 segments[opened.number] = (place, opened)
                 turns.add(opened.turn)
         if len(turns) > 1:
-            notes.append(_note("replay.several_turns"))
+            notes.append(noted("replay.several_turns"))
             return None
         return self._joined(message, segments, notes)
 
@@ -176,7 +158,7 @@ class TurnRecall:
         for number in range(len(segments)):
             place, segment = segments.get(number, (-1, None))
             if segment is None or segment.start != len(ids):
-                notes.append(_note("replay.gap"))
+                notes.append(noted("replay.gap"))
                 break
             ids.extend(segment.ids)
             end, last = max(end, place), segment
@@ -185,7 +167,7 @@ class TurnRecall:
         compared = message if last.last else Message(role="assistant", blocks=message.blocks[: end + 1])
         changed = edits(last.shape, compared)
         if changed is not None:
-            notes.append(_note(f"replay.edited.{changed}"))
+            notes.append(noted(f"replay.edited.{changed}"))
             return None
         if not last.last:
             ids = ids[: ids_within(self._tokenizer, ids, thought_end(last.shape))]
@@ -206,16 +188,16 @@ class TurnRecall:
         else:
             distinct = _distinct(self._said(message, history))
         if calls and len(distinct) > 1:
-            notes.append(_note("replay.several_turns"))
+            notes.append(noted("replay.several_turns"))
             return None
         changes = [edits(turn.shape, message) for turn in distinct]
         fitting = [turn for turn, change in zip(distinct, changes, strict=True) if change is None]
         if len(fitting) > 1 and thoughts_mark(message) is None:
-            notes.append(_note("replay.ambiguous"))
+            notes.append(noted("replay.ambiguous"))
             return None
         if not fitting:
             if calls and distinct:
-                notes.append(_note(f"replay.edited.{changes[0]}"))
+                notes.append(noted(f"replay.edited.{changes[0]}"))
             return None
         return fitting[0]
 
@@ -251,10 +233,6 @@ def _distinct(turns: Sequence[StoredTurn]) -> list[StoredTurn]:
         if all(other.ids != turn.ids for other in kept):
             kept.append(turn)
     return kept
-
-
-def _note(code: str) -> Note:
-    return Note(code, NOTES[code])
 
 
 def stored_turn(ids: Sequence[int], text: str, shape: bytes, *, tail: str | None = None) -> StoredTurn:

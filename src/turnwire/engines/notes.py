@@ -1,0 +1,22 @@
+"""The stable codes that the engines may put into a Note, each with what it means for a reader of the log.
+
+Promise: every code of this room is here, and no other; a test reads the sources.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["NOTES"]
+
+NOTES: Final[dict[str, str]] = {
+    "constraint.unguided": "the engine cannot be made to keep to the demanded form",
+    "engine.loop": "the model repeated itself without end and was stopped",
+    "upstream.arguments": "the arguments of a call are not an object; they were sent on as one text",
+    "upstream.block": "a block has no form in the server's API and was not passed on",
+    "upstream.option": "an option has no form in the server's API and was not passed on",
+    "upstream.order": "the server's API cannot tell in which order thoughts, text and calls came",
+    "upstream.system": "a system message was passed on in another place",
+    "upstream.thinking_budget": "a thinking budget was passed on in the server's own words",
+    "upstream.unsigned_thought": "a thought without the server's own signature was not passed on",
+}

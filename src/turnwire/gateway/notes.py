@@ -1,0 +1,20 @@
+"""The stable codes that the gateway may put into a Note, each with what it means for a reader of the log.
+
+Promise: every code of this room is here, and no other; a test reads the sources.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["NOTES"]
+
+NOTES: Final[dict[str, str]] = {
+    "calls.first_only": "the client takes one call at a time; the model's further calls were left out",
+    "constraint.violated": "the answer is not what the client demanded",
+    "model.default": "an unknown model id was answered by the default model",
+    "model.fallback": "the model was not available; another one answered",
+    "model.role": "a role's name was answered by the model that has this role",
+    "thinking.budget_reached": "the thought was ended at its budget",
+    "thinking.budget_unbounded": "the engine cannot end a thought at its budget",
+}
