@@ -159,9 +159,9 @@ def test_two_turns_with_a_tool(serve: Serve, codex: Any) -> None:
     succeeded(done, "The command printed hello.")
     assert [item["aggregated_output"] for item in items(done, "command_execution")] == ["hello\n"]
     first, second = gateway.turns()
-    # The served catalog counts: effort, verbosity and apply_patch are in the request.
+    # The served catalog counts: effort and apply_patch are in the request, and no verbosity that nothing here heeds.
     assert first.json["reasoning"]["effort"]
-    assert first.json["text"]["verbosity"]
+    assert "verbosity" not in (first.json.get("text") or {})
     assert "apply_patch" in tool_names(first)
     # The thought came back as it was sent, carrier included.
     ((summary, carrier),) = thoughts(done_items(first))

@@ -117,9 +117,12 @@ def test_a_codex_entry_has_what_every_client_version_needs(known: Profile | None
 
 
 def test_codex_entries_differ_where_models_do() -> None:
-    eyes, blind = codex_entry(find_profile("Qwen3.5-4B"), "a"), codex_entry(find_profile("gpt-oss-20b"), "b")
-    assert eyes["input_modalities"] == ["text", "image"]
+    seeing = find_profile("Qwen3.5-4B")
+    blind = codex_entry(find_profile("gpt-oss-20b"), "b", images=True)
+    assert codex_entry(seeing, "a", images=True)["input_modalities"] == ["text", "image"]
+    assert codex_entry(seeing, "a")["input_modalities"] == ["text"], "an engine that drops images"
     assert blind["input_modalities"] == ["text"]
+    assert (blind["support_verbosity"], blind["default_verbosity"]) == (False, None)
     assert blind["context_window"] == 131_072
     assert [level["effort"] for level in blind["supported_reasoning_levels"]] == ["low", "medium", "high"]
     assert codex_entry(find_profile("Llama-3.3-70B-Instruct"), "c")["supports_parallel_tool_calls"] is False

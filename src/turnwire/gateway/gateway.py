@@ -75,6 +75,8 @@ class Gateway:
                 window=runtime.window,
                 max_output=runtime.window,
                 aliases=runtime.aliases,
+                input_modalities=("text", "image") if _sees(runtime) else ("text",),
+                reasoning=runtime.profile is not None and runtime.profile.thinking.default != "never",
             )
             for runtime in self.runtimes
         ]
@@ -130,5 +132,12 @@ class Gateway:
 
 
 def _catalog_entries(runtime: ModelRuntime) -> list[dict[str, Any]]:
-    entry = codex_entry(runtime.profile, runtime.id, window=runtime.window, title=runtime.display_name)
+    entry = codex_entry(
+        runtime.profile, runtime.id, window=runtime.window, title=runtime.display_name, images=_sees(runtime)
+    )
     return alias_entries(entry, runtime.aliases)
+
+
+def _sees(runtime: ModelRuntime) -> bool:
+    """Whether an image reaches the model: it must know images, and its engine must take them."""
+    return runtime.engine.capabilities.images and runtime.profile is not None and runtime.profile.images

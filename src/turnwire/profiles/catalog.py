@@ -32,10 +32,16 @@ def _instructions() -> str:
 
 
 def codex_entry(
-    profile: Profile | None, slug: str, *, window: int | None = None, title: str | None = None, priority: int = 1
+    profile: Profile | None,
+    slug: str,
+    *,
+    window: int | None = None,
+    title: str | None = None,
+    priority: int = 1,
+    images: bool = False,
 ) -> dict[str, Any]:
-    """The entry for a model served as `slug`. `window` is what the engine really has, where it tells; a model without
-    a profile gets an entry that claims nothing it may not have."""
+    """The entry for a model served as `slug`. `window` is what the engine really has, where it tells, and `images`
+    whether it takes them; a model without a profile gets an entry that claims nothing it may not have."""
     efforts = profile.efforts if profile is not None else ()
     known = window or (profile.window if profile is not None else None)
     thinks = bool(efforts) or (profile is not None and profile.thinking.default != "never")
@@ -56,8 +62,9 @@ def codex_entry(
         "supports_reasoning_summaries": thinks,
         "supports_reasoning_summary_parameter": thinks,
         "default_reasoning_summary": "auto" if thinks else "none",
-        "support_verbosity": True,
-        "default_verbosity": "medium",
+        # Nothing here shortens or lengthens an answer, so the client is not offered the choice.
+        "support_verbosity": False,
+        "default_verbosity": None,
         "apply_patch_tool_type": "freeform",
         "web_search_tool_type": "text",
         "truncation_policy": {"mode": "tokens", "limit": _TOOL_OUTPUT_TOKENS},
@@ -68,7 +75,7 @@ def codex_entry(
         "auto_compact_token_limit": None,
         "effective_context_window_percent": 95,
         "experimental_supported_tools": [],
-        "input_modalities": ["text", "image"] if profile is not None and profile.images else ["text"],
+        "input_modalities": ["text", "image"] if images and profile is not None and profile.images else ["text"],
         "supports_search_tool": False,
         "use_responses_lite": False,
         "tool_mode": None,
