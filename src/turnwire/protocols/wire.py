@@ -85,6 +85,16 @@ class Inbound(msgspec.Struct, Generic[E], kw_only=True):
     choices: int = 1
     background: bool = False
 
+    def choice(self, number: int) -> Inbound[E]:
+        """The request of one of its answers. A seed is for the first; the others get their own, or all would say the
+        same."""
+        seed = self.conversation.sampling.seed
+        if not number or seed is None:
+            return self
+        sampling = msgspec.structs.replace(self.conversation.sampling, seed=seed + number)
+        conversation = msgspec.structs.replace(self.conversation, sampling=sampling)
+        return msgspec.structs.replace(self, conversation=conversation)
+
 
 class TurnFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the gateway fixes before a turn starts: a unique id (alphanumeric, no prefix), the model id to echo, and the

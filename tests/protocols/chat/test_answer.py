@@ -251,3 +251,18 @@ def choices(data: bytes) -> list[dict[str, Any]]:
     """The choices of all chunks of a stream."""
     chunks = [json.loads(line[6:]) for line in data.decode().split("\n") if line.startswith("data: {")]
     return [choice for chunk in chunks for choice in chunk["choices"]]
+
+
+def test_a_stop_string_that_ended_a_choice_is_named() -> None:
+    said: list[Event] = [BlockOpened(0, "text"), BlockDelta(0, "Hi"), BlockClosed(0, "text"), Usage(1)]
+    stopped = [*said, Finished("stop_sequence", "END")]
+    for choice in (document(stopped)["choices"][0], choices(streamed([stopped]))[-1]):
+        assert (choice["finish_reason"], choice["stop_reason"]) == ("stop", "END")
+    assert "stop_reason" not in document([*said, Finished("stop")])["choices"][0]
+
+
+def test_answers_of_one_model_and_version_share_a_fingerprint() -> None:
+    whole = document([*END])
+    first = json.loads(streamed([END]).decode().split("\n")[0].removeprefix("data: "))
+    assert whole["system_fingerprint"] == first["system_fingerprint"]
+    assert whole["system_fingerprint"].startswith("fp_")

@@ -61,7 +61,9 @@ async def admit(gateway: Admitting, api: Api[E], arrival: Arrival) -> list[TurnR
             dialect = runtime.dialect
         else:
             prompt, verdict, dialect = runtime.raw_prompt(inbound.prompt), Verdict(state="first"), _PLAIN
-        admitted += [(inbound, runtime, dialect, prompt, verdict)] * inbound.choices
+        admitted += [
+            (inbound.choice(number), runtime, dialect, prompt, verdict) for number in range(inbound.choices)
+        ]
     return [
         TurnRecord(
             api=api.name,

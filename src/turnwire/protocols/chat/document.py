@@ -11,7 +11,14 @@ import msgspec
 
 from turnwire.protocols.chat.echo import Echo, SharedAnswer
 from turnwire.protocols.chat.stream import score_object
-from turnwire.protocols.chat.vocabulary import BLOCK_BREAK, completion_id, finish_reason, seal_detail, usage_object
+from turnwire.protocols.chat.vocabulary import (
+    BLOCK_BREAK,
+    completion_id,
+    ending,
+    fingerprint,
+    seal_detail,
+    usage_object,
+)
 from turnwire.protocols.reply import Reply
 from turnwire.protocols.wire import TurnFacts, TurnFailure
 from turnwire.turns import Event, Finished, Usage
@@ -75,7 +82,7 @@ class DocumentEncoder:
             "index": self._choice,
             "message": message,
             "logprobs": logprobs,
-            "finish_reason": finish_reason(event.reason),
+            **ending(event),
         }
         if not self._shared.end(reply.usage):
             return b""
@@ -86,6 +93,7 @@ class DocumentEncoder:
                 "object": "chat.completion",
                 "created": self._facts.created,
                 "model": self._facts.model,
+                "system_fingerprint": fingerprint(self._facts.model),
                 "choices": choices,
                 "usage": usage_object(self._shared.usage),
             }

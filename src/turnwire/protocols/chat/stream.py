@@ -17,7 +17,8 @@ from turnwire.protocols.chat.vocabulary import (
     BLOCK_BREAK,
     completion_id,
     dispatch_object,
-    finish_reason,
+    ending,
+    fingerprint,
     seal_detail,
     usage_object,
 )
@@ -75,6 +76,7 @@ class StreamEncoder:
             "object": "chat.completion.chunk",
             "created": facts.created,
             "model": facts.model,
+            "system_fingerprint": fingerprint(facts.model),
         }
         self._common = framing.data + json_line(common)[:-1]
         self._head = self._common + b',"choices":[{"index":%d,"delta":' % choice
@@ -189,8 +191,8 @@ class StreamEncoder:
         self._usage = event
 
     def _finished(self, event: Finished, out: list[bytes]) -> None:
-        reason = _encode(finish_reason(event.reason))
-        out.append(self._head + b"{}" + self._logprobs() + b',"finish_reason":' + reason + b"}]}" + self._framing.end)
+        ended = json_line(ending(event))[1:]
+        out.append(self._head + b"{}" + self._logprobs() + b"," + ended + b"]}" + self._framing.end)
         if self._shared.end(self._usage):
             if self._echo.usage:
                 usage = _encode(usage_object(self._shared.usage))

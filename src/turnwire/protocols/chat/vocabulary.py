@@ -1,11 +1,26 @@
-"""Words and objects that the streamed and the whole answer share."""
+"""Words and objects that the streamed and the whole answer share.
+
+Promise: tables and pure functions over them.
+"""
 
 from __future__ import annotations
 
-from turnwire.protocols.chat.messages import SEAL_FORMAT
-from turnwire.turns import FinishReason, ToolCallClosed, Usage
+import hashlib
 
-__all__ = ["BLOCK_BREAK", "completion_id", "dispatch_object", "finish_reason", "seal_detail", "usage_object"]
+import turnwire
+from turnwire.protocols.chat.messages import SEAL_FORMAT
+from turnwire.turns import Finished, FinishReason, ToolCallClosed, Usage
+
+__all__ = [
+    "BLOCK_BREAK",
+    "completion_id",
+    "dispatch_object",
+    "ending",
+    "fingerprint",
+    "finish_reason",
+    "seal_detail",
+    "usage_object",
+]
 
 BLOCK_BREAK = "\n\n"
 """Stands between two thoughts, or two pieces of prose, that had something else between them."""
@@ -20,7 +35,21 @@ _FINISH: dict[FinishReason, str] = {
 
 
 def completion_id(turn_id: str) -> str:
+    """The id of a turn's completion."""
     return f"chatcmpl-{turn_id}"
+
+
+def fingerprint(model: str) -> str:
+    """What an answer depends on beside its request: the model, and the version that writes its prompts."""
+    return "fp_" + hashlib.sha256(f"{turnwire.__version__}\n{model}".encode()).hexdigest()[:10]
+
+
+def ending(finished: Finished) -> dict[str, object]:
+    """How a choice ended; where a stop string ended it, which one (a field of vLLM's)."""
+    ended: dict[str, object] = {"finish_reason": finish_reason(finished.reason)}
+    if finished.stop_sequence is not None:
+        ended["stop_reason"] = finished.stop_sequence
+    return ended
 
 
 def finish_reason(reason: FinishReason) -> str:

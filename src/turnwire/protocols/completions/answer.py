@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from turnwire.protocols.chat.errors import error_object
-from turnwire.protocols.chat.vocabulary import finish_reason, usage_object
+from turnwire.protocols.chat.vocabulary import ending, fingerprint, usage_object
 from turnwire.protocols.completions.request import Asked
 from turnwire.protocols.framing import SSE, Framing
 from turnwire.protocols.wire import TurnFacts, TurnFailure
@@ -33,6 +33,7 @@ class SharedAnswer:
             "object": "text_completion",
             "created": facts.created,
             "model": facts.model,
+            "system_fingerprint": fingerprint(facts.model),
         }
         self.choices: dict[int, dict[str, Any]] = {}
         self.usage = Usage(0)
@@ -96,7 +97,7 @@ class StreamEncoder:
             if isinstance(event, Usage):
                 self._usage = event
             elif isinstance(event, Finished):
-                out.append(self._chunk("", finish=finish_reason(event.reason)))
+                out.append(self._chunk("", ended=ending(event)))
                 if self._shared.end(self._index, self._usage):
                     out.append(self._end())
         return b"".join(out)
@@ -113,8 +114,10 @@ class StreamEncoder:
             return framing.done
         return framing.unnamed({**shared.common, "choices": [], "usage": usage_object(shared.usage)}) + framing.done
 
-    def _chunk(self, text: str, logprobs: dict[str, Any] | None = None, finish: str | None = None) -> bytes:
-        choice = {"index": self._index, "text": text, "logprobs": logprobs, "finish_reason": finish}
+    def _chunk(
+        self, text: str, logprobs: dict[str, Any] | None = None, ended: dict[str, object] | None = None
+    ) -> bytes:
+        choice = {"index": self._index, "text": text, "logprobs": logprobs, **(ended or {"finish_reason": None})}
         return self._framing.unnamed({**self._shared.common, "choices": [choice]})
 
 
@@ -162,7 +165,7 @@ class DocumentEncoder:
             "index": self._index,
             "text": "".join(self._text),
             "logprobs": logprobs,
-            "finish_reason": finish_reason(event.reason),
+            **ending(event),
         }
         if not shared.end(self._index, self._usage):
             return b""
