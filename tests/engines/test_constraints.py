@@ -9,11 +9,10 @@ import msgspec
 import pytest
 from tests.engines.gbnf_matcher import Language
 
-from turnwire.engines.guided.call_forms import CALL_FORMS, CallForm
 from turnwire.engines.guided.grammar import Grammar
 from turnwire.engines.guided.plan import ConstraintPlan, plan_constraint
 from turnwire.engines.interface import Capabilities, Constraint
-from turnwire.parsers import Parser, Start, resolve, start_state
+from turnwire.parsers import CallForm, Parser, Start, dialects, resolve, start_state
 from turnwire.turns import (
     Conversation,
     Message,
@@ -53,23 +52,8 @@ def conversation(mode: Any = "required", name: str | None = None, **more: Any) -
     return Conversation(model="m", messages=(), tools=more.pop("tools", (READ, NOW)), tool_choice=choice, **more)
 
 
-def write_call(form: CallForm, name: str, arguments: dict[str, Any], index: int = 0) -> str:
-    text = form.open_call(name, index)
-    if form.arguments is None:
-        text += json.dumps(arguments)
-    else:
-        pieces = []
-        for key, value in arguments.items():
-            raw = isinstance(value, str) and form.arguments.strings == "raw"
-            opened = form.arguments.open.format(key=key, string="true" if isinstance(value, str) else "false")
-            pieces.append(opened + (value if raw else json.dumps(value)) + form.arguments.close)
-        text += form.arguments.between.join(pieces)
-    return text + form.close_call()
-
-
 def write_turn(form: CallForm, *calls: tuple[str, dict[str, Any]]) -> str:
-    written = form.between.join(write_call(form, name, arguments, n) for n, (name, arguments) in enumerate(calls))
-    return form.section[0] + written + form.section[1]
+    return form.written(*calls)
 
 
 def language(plan: ConstraintPlan) -> Language:
@@ -83,6 +67,7 @@ CALLS = [
     ("read_file", {"path": "src/ü.py", "lines": -3, "mode": "raw", "flags": [True, False]}),
     ("now", {}),
 ]
+CALL_FORMS = {dialect.name: dialect.writes for dialect in dialects() if dialect.writes is not None}
 FORMS = [pytest.param(name, form, id=name) for name, form in CALL_FORMS.items()]
 
 
@@ -115,8 +100,10 @@ def test_what_the_grammar_asks_for_is_what_the_parser_reads(name: str, form: Cal
         assert not accepts(wrong), wrong
 
 
-def test_every_form_belongs_to_a_dialect() -> None:
-    assert {resolve(name).name for name in CALL_FORMS} == set(CALL_FORMS)
+def test_every_dialect_with_calls_has_a_form_or_says_why_not() -> None:
+    for dialect in dialects():
+        calls = bool(dialect.calls) or dialect.router is not None
+        assert calls is (dialect.writes is not None or bool(dialect.no_form)), dialect.name
 
 
 @pytest.mark.parametrize("name", ["hermes", "qwen3_coder", "glm47", "mistral"])

@@ -11,10 +11,9 @@ import pytest_asyncio
 
 from turnwire.engines.bridge import pull
 from turnwire.engines.embedded.engine import EmbeddedEngine
-from turnwire.engines.guided.call_forms import CALL_FORMS
 from turnwire.engines.guided.plan import plan_constraint
 from turnwire.engines.interface import Completion, Constraint, GenerateRequest, Hints, TokenBatch
-from turnwire.parsers import Parser, resolve, start_state
+from turnwire.parsers import Parser, dialects, resolve, start_state
 from turnwire.profiles import find_profile
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.prompt import Prompt
@@ -174,7 +173,7 @@ PROMPTS = {
 
 async def test_llamacpp_reads_the_grammar_of_every_dialect(smollm: Model) -> None:
     strict = Tool(name="strict", schema=WEATHER.schema, strict=True)
-    for name in CALL_FORMS:
+    for name in [dialect.name for dialect in dialects() if dialect.writes is not None]:
         for wish in (ToolChoice(mode="required"), ToolChoice()):
             conversation = smollm.ask("Hello", (*TOOLS, strict), wish)
             plan = plan_constraint(conversation, resolve(name), smollm.engine.capabilities)

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import turnwire.prompts
@@ -14,8 +15,10 @@ from tests.engines.servers import FakeVLLM
 from tests.engines.toytokenizer import ToyTokenizer
 from turnwire.engines.scripted.script import Line
 from turnwire.gateway.settings import Settings
-from turnwire.gateway.setup.assembly import AssemblyError, assemble
+from turnwire.gateway.setup.assembly import _ENCODINGS, AssemblyError, assemble
+from turnwire.parsers import Encoding, dialects
 from turnwire.prompts.tokenizers.load import load_tokenizer
+from turnwire.turns import Conversation, Message, TextBlock
 
 DATA = Path(turnwire.prompts.__file__).parent / "data"
 FILES = {"tokenizer": str(DATA / "turnwire-tokenizer.json"), "template": str(DATA / "turnwire.jinja")}
@@ -64,14 +67,47 @@ async def test_an_unusable_setting_says_what_to_change(
     assert words in str(raised.value)
 
 
-async def test_nothing_is_guessed_silently(tmp_path: Path) -> None:
+async def test_nothing_is_guessed_silently(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "script.jsonl").write_text('{"text": "Hi."}\n')
     (tmp_path / "plain.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
     settings = Settings(
         engine=f"scripted:{tmp_path / 'script.jsonl'}", model="unheard-of", template=str(tmp_path / "plain.jinja")
     )
-    with pytest.raises(AssemblyError, match="--dialect NAME"):
-        await assemble(settings)
+    with caplog.at_level("WARNING", "turnwire.assembly"):
+        runtime = await assemble(settings)
+    assert runtime.dialect.name == "plain"
+    assert any("name its dialect" in record.message for record in caplog.records)
+    await runtime.engine.close()
+
+
+async def test_a_dialect_may_be_a_file_of_the_operators(tmp_path: Path) -> None:
+    (tmp_path / "script.jsonl").write_text('{"text": "Hi."}\n')
+    (tmp_path / "acme.py").write_text(
+        "from turnwire.parsers import Dialect, Reasoning\nDIALECTS = (Dialect(name='acme', reasoning=Reasoning()),)\n"
+    )
+    settings = Settings(engine=f"scripted:{tmp_path / 'script.jsonl'}", dialect=str(tmp_path / "acme.py"), **FILES)
+    runtime = await assemble(settings)
+    assert runtime.dialect.name == "acme"
+    await runtime.engine.close()
+    with pytest.raises(AssemblyError, match="There is no file"):
+        await assemble(msgspec.structs.replace(settings, dialect=str(tmp_path / "none.py")))
+
+
+def test_every_encoding_that_a_dialect_names_can_be_rendered() -> None:
+    assert set(_ENCODINGS) == set(Encoding)
+    assert {dialect.encoding for dialect in dialects()} - {None} == set(Encoding)
+
+
+async def test_gpt_oss_is_served_without_a_template(tmp_path: Path) -> None:
+    shutil.copy(FILES["tokenizer"], tmp_path / "tokenizer.json")
+    (tmp_path / "script.jsonl").write_text('{"text": "Hi."}\n')
+    settings = Settings(engine=f"scripted:{tmp_path / 'script.jsonl'}", model=str(tmp_path), dialect="gpt_oss")
+    runtime = await assemble(settings)
+    prompt = runtime.builder.build(
+        Conversation(model="m", messages=(Message(role="user", blocks=(TextBlock(text="Hi."),)),))
+    )
+    assert "<|start|>user<|message|>Hi.<|end|>" in runtime.tokenizer.decode(list(prompt.ids))
+    await runtime.engine.close()
 
 
 async def test_every_end_token_of_the_model_stops_its_turns(tmp_path: Path) -> None:

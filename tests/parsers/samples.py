@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import msgspec
@@ -41,6 +40,10 @@ ROUTED = (
 )  # fmt: skip
 
 
+# Fields of a table that are no markers.
+SKIPPED = ("name", "aliases", "reasoning_aliases", "turns", "header", "writes", "no_form", "known_by", "ids")
+
+
 def markers(dialect: Dialect) -> list[str]:
     """Every literal of a dialect's tables."""
     found: set[str] = set()
@@ -54,10 +57,7 @@ def markers(dialect: Dialect) -> list[str]:
                 walk(item)
         elif isinstance(value, msgspec.Struct):
             for name in value.__struct_fields__:
-                walk(getattr(value, name))
-        elif dataclasses.is_dataclass(value):
-            for name in (field.name for field in dataclasses.fields(value)):
-                if name not in {"name", "aliases", "reasoning_aliases", "turns", "header"}:
+                if name not in SKIPPED:
                     walk(getattr(value, name))
 
     walk(dialect)
@@ -213,6 +213,11 @@ SAMPLES: dict[str, str] = {
         'On it.<|message_sep|>\n\nfunction call<|role_sep|>\n{"name": "edit", "arguments": {"path": "a", "count": 3}}'
         '<|function_call|>{"name": "ls", "arguments": {}}Done.</s>'
     ),
+    "gigachat3_1": (
+        'On it.<|function_call|>{"name": "edit", "arguments": {"path": "a", "count": 3}}<|message_sep|>\n\nfunction call'
+        '<|role_sep|>\n{"name": "ls", "arguments": {}}Done.</s>'
+    ),
+    "glm4v": "<think>Plan.</think><answer>On it. Done.</answer>",
     "cohere_command3": f"<|START_THINKING|>Plan.<|END_THINKING|><|START_RESPONSE|>On it.<|END_RESPONSE|>{ACTION}Done.",
     "cohere_command4": f"Plan.<|END_THINKING|><|START_TEXT|>On it.<|END_TEXT|>{ACTION}Done.<|END_OF_TURN_TOKEN|>",
     "command_r_plus": (

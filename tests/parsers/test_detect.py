@@ -1,11 +1,11 @@
 """Detection: the template decides, the id helps, and doubt is answered with None."""
 
-import os
-from pathlib import Path
-
 import pytest
+from model_ids import MODEL_IDS, UNKNOWN
+from tests.shared_data import needs_shared, shared_folder
 
-from turnwire.parsers import detect
+from turnwire.parsers import detect, dialects, resolve
+from turnwire.parsers.detect import signatures
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,6 @@ def test_a_disagreeing_id_is_mentioned():
 
 
 def test_doubt_is_not_guessed_away():
-    assert detect("", "{{ messages }}").dialect is None
     assert detect("my-model").dialect is None
     shared = detect("my-model", "", ["<tool_call>", "</tool_call>", "<think>"])
     assert shared.dialect is None
@@ -57,7 +56,6 @@ def test_an_id_alone_is_taken_with_a_warning():
     assert "no template" in found.why
 
 
-SHARED = Path(os.environ.get("TURNWIRE_SHARED") or Path(__file__).resolve().parents[3] / "shared") / "templates"
 TEMPLATES = {
     "GLM-4.6": "glm45", "GLM-4.7-Flash": "glm47", "Kimi-K2-Thinking": "kimi_k2", "MiniMax-M1": "minimax_m1",
     "MiniMax-M2": "minimax_m2", "Mistral-Small-3.2-24B-Instruct-2506": "mistral", "Qwen3-Coder": "qwen3_coder",
@@ -71,10 +69,81 @@ TEMPLATES = {
 }  # fmt: skip
 
 
-def test_real_templates_where_they_are_at_hand():
-    for stem, name in TEMPLATES.items():
-        path = SHARED / f"{stem}.jinja"
-        if path.exists():
-            found = detect("", path.read_text(encoding="utf-8"))
-            assert found.dialect is not None, stem
-            assert found.dialect.name == name, stem
+@needs_shared("templates")
+@pytest.mark.parametrize(("stem", "name"), TEMPLATES.items())
+def test_real_templates(stem, name):
+    place = shared_folder("templates")
+    assert place is not None
+    found = detect("", (place / f"{stem}.jinja").read_text(encoding="utf-8"))
+    assert found.dialect is not None
+    assert found.dialect.name == name
+
+
+@needs_shared("templates")
+def test_no_real_template_is_refused():
+    place = shared_folder("templates")
+    assert place is not None
+    for path in place.glob("*.jinja"):
+        assert detect("", path.read_text(encoding="utf-8")).dialect is not None, path.name
+
+
+@pytest.mark.parametrize(("name", "model"), [(name, model) for name, ids in MODEL_IDS.items() for model in ids])
+def test_a_model_is_known_by_its_id_alone(name, model):
+    found = detect(model)
+    assert found.dialect is not None
+    assert found.dialect.name == name
+
+
+@pytest.mark.parametrize("model", UNKNOWN)
+def test_an_id_that_only_looks_like_one_is_not_known(model):
+    assert detect(model).dialect is None
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ messages }}",
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}",
+        "### Instruction:\n{{ messages[0].content }}\n### Response:\n",
+    ],
+)
+def test_a_plain_chat_template_serves_as_plain_text_with_a_warning(template):
+    found = detect("acme/chat", template)
+    assert found.dialect == resolve("plain")
+    assert "name its dialect" in found.warning
+    assert detect("acme/qwen3-8b-tuned", template).dialect == resolve("qwen3"), "an id that is known decides"
+
+
+@pytest.mark.parametrize(
+    ("model", "template", "name"),
+    [
+        ("arcee-ai/Trinity-Mini", "<tool_call>{'name': tool_call.name}", "trinity"),
+        ("stepfun-ai/Step-3.5-Flash", "<tool_call><function= <parameter=", "step3p5"),
+        ("XiaomiMiMo/MiMo-V2-Flash", "<tool_call><function= <parameter=", "mimo"),
+        ("deepseek-ai/DeepSeek-R1", "<｜tool▁sep｜>```json", "deepseek_r1"),
+        ("moonshotai/Kimi-K2.5", "<|tool_calls_section_begin|>", "kimi_k2_5"),
+        ("zai-org/GLM-4.6", "<arg_key><arg_value>clear_thinking", "glm47"),
+        ("Team-ACE/ToolACE-2-Llama-3.1-8B", "<|python_tag|>", "pythonic"),
+        ("Salesforce/Llama-xLAM-2-8b-fc-r", '"parameters": {"name": ', "xlam"),
+        ("Qwen/Qwen2.5-7B-Instruct", "<function= <parameter=", "qwen3_coder"),
+        ("ai21labs/Jamba-1.5", "<tool_calls>", "jamba"),
+        ("", "<tool_calls> <|extra_0|>", "hunyuan_a13b"),
+        ("", "[func_name1(params_name1=params_value1)]", "pythonic"),
+        ("", '[{"name": "tool_call_name", "arguments": {}}]', "xlam"),
+    ],
+)
+def test_the_id_tells_apart_families_that_write_alike(model, template, name):
+    assert detect(model, template).dialect == resolve(name)
+
+
+def test_every_family_can_be_found():
+    """By a template's marks or by an id; the few that are neither are asked for by name."""
+    hidden = {d.name for d in dialects() if not d.known_by and not d.ids}
+    assert hidden == {"minimax_m2_append_think", "plain_json"}
+
+
+def test_no_two_families_have_the_same_signature():
+    seen = [(signature.texts, signature.never) for signature, _ in signatures()]
+    assert len(seen) == len(set(seen))
+    ids = [pattern for dialect in dialects() for pattern in dialect.ids]
+    assert len(ids) == len(set(ids))

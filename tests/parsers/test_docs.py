@@ -9,11 +9,12 @@ import pytest
 from running import parse
 from samples import TOOLS
 
-from turnwire.parsers import NOTES, Start, dialects, registry, resolve, start_state
+from turnwire.parsers import NOTES, Start, detect, dialects, registry, resolve, start_state
+from turnwire.parsers.detect import _patterns, _shared, signatures
 
 PAGE = (Path(__file__).parents[2] / "docs" / "parsers.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-CACHES = (registry.dialects, registry._names, registry._reasoning_names)
+CACHES = (registry.dialects, registry._names, registry._reasoning_names, signatures, _patterns, _shared)
 
 
 def test_the_example_runs(tmp_path):
@@ -60,6 +61,11 @@ def test_a_family_is_added_by_one_file(acme):
     assert turn.notes == []
     assert start_state("assistant: <ponder>", dialect) == Start("reasoning")
     assert resolve("hermes", "acme").reasoning == dialect.reasoning
+    assert detect("org/Acme-2-8B-GGUF").dialect == dialect
+    assert detect("", "<act tool={{ name }}><with key={{ key }}>").dialect == dialect
+    assert dialect.writes is not None
+    written = parse(dialect, dialect.writes.written(("edit", {"path": "a < b", "count": 3}), ("ls", {})), TOOLS)
+    assert [b.text for b in written.of("tool_call")] == ['{"path": "a < b", "count": 3}', "{}"]
 
 
 def test_the_family_is_gone_again():

@@ -13,32 +13,17 @@ from hypothesis import strategies as st
 from running import cut, events_of, merge
 from samples import SAMPLES, TOOLS, markers
 
-from turnwire.engines.guided.call_forms import CALL_FORMS, CallForm
-from turnwire.parsers import Dialect, Start, dialects, resolve
+from turnwire.parsers import CallForm, Dialect, Start, dialects, resolve
 
 EXAMPLES = int(os.environ.get("TURNWIRE_EXAMPLES", "30"))
 # Whose templates write a line break around values or leave it out: a value cannot begin with one.
 PAIRED = ("mimo", "seed_oss")
-WRITTEN = [pytest.param(dialect, id=dialect.name) for dialect in dialects() if dialect.name in CALL_FORMS]
+CALL_FORMS = {dialect.name: dialect.writes for dialect in dialects() if dialect.writes is not None}
+WRITTEN = [pytest.param(dialect, id=dialect.name) for dialect in dialects() if dialect.writes is not None]
 
 
 def write(form: CallForm, *calls: tuple[str, dict[str, Any]]) -> str:
-    """The calls as the family's model writes them."""
-    return form.section[0] + form.between.join(_call(form, *call) for call in calls) + form.section[1]
-
-
-def _call(form: CallForm, name: str, arguments: dict[str, Any]) -> str:
-    if form.arguments is None:
-        body = json.dumps(arguments)
-    else:
-        tags = form.arguments
-        pieces = []
-        for key, value in arguments.items():
-            text = isinstance(value, str)
-            said = value if text and tags.strings == "raw" else json.dumps(value)
-            pieces.append(tags.open.format(key=key, string="true" if text else "false") + said + tags.close)
-        body = tags.between.join(pieces)
-    return form.open_call(name, 0) + body + form.close_call()
+    return form.written(*calls)
 
 
 def told(dialect: Dialect, text: str, seed: int) -> list[tuple[str, Any, bool]]:

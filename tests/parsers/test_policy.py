@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from running import cut, events_of, merge, parse, random_cut
 from test_cases import EDIT, LS, TOOLS, codes, envelope, told
-from test_vectors import dialect_of, folder, start_of, tools_of
+from test_vectors import dialect_of, start_of, tools_of
+from tests.shared_data import needs_shared, shared_folder
 
 from turnwire.parsers import Start, resolve
 
@@ -113,10 +114,12 @@ def test_every_line_of_the_table_is_pinned():
     assert {case[0] for case in POLICY} == set(lines)
 
 
-def test_inputs_on_which_peers_disagree_where_they_are_at_hand():
+@needs_shared("vectors")
+def test_inputs_on_which_peers_disagree_are_read_alike_in_every_cut():
     """Whatever was decided for them, it is decided in every cut."""
-    place = folder()
-    rows = (place / "_divergent.jsonl").read_text(encoding="utf-8").splitlines() if place else []
+    place = shared_folder("vectors")
+    assert place is not None
+    rows = (place / "_divergent.jsonl").read_text(encoding="utf-8").splitlines()
     for row in map(json.loads, rows):
         stage = row.get("stage")
         tool = row["family"] if stage == "tool" else row.get("parser_tool")

@@ -5,14 +5,16 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
 import pytest
 from running import Turn, cut, events_of, merge, random_cut
+from tests.shared_data import needs_shared, shared_folder
 
 from turnwire.parsers import Dialect, Start, UnknownDialect, resolve, start_state
 from turnwire.turns import Tool
@@ -73,14 +75,8 @@ JUDGED_WRONG: dict[str, str] = {
 }
 
 
-def folder() -> Path | None:
-    given = os.environ.get("TURNWIRE_SHARED")
-    candidates = [Path(given)] if given else [parent / "shared" for parent in Path(__file__).resolve().parents]
-    return next((place / "vectors" for place in candidates if (place / "vectors").is_dir()), None)
-
-
 def vectors() -> Iterator[dict[str, Any]]:
-    place = folder()
+    place = shared_folder("vectors")
     for path in sorted(place.glob("[!_]*.jsonl")) if place else []:
         with path.open(encoding="utf-8") as lines:
             for line in lines:
@@ -206,7 +202,8 @@ for _vector in vectors():
     FAMILIES.setdefault(_vector["family"], []).append(_vector)
 
 
-@pytest.mark.parametrize("family", [family for family in sorted(FAMILIES) if known(family)] or ["absent"])
+@needs_shared("vectors")
+@pytest.mark.parametrize("family", [family for family in sorted(FAMILIES) if known(family)] or ["every family"])
 def test_vectors(family: str) -> None:
     failed = {v["id"]: found for v in FAMILIES.get(family, []) if v["id"] not in JUDGED_WRONG and (found := run(v))}
     assert not failed, f"{len(failed)} of {len(FAMILIES[family])} fail: {failed}"

@@ -14,7 +14,7 @@ from typing import Any, get_args
 import click
 import msgspec
 
-from turnwire.parsers import Dialect, Parser, Start, UnknownDialect, dialects, resolve, start_state
+from turnwire.parsers import Dialect, Parser, Start, UnknownDialect, dialect_from_flag, dialects, resolve, start_state
 from turnwire.parsers.transcript import Transcript, TranscriptBlock, transcribe
 from turnwire.turns import FinishReason, Tool
 
@@ -25,7 +25,7 @@ _STATES = {"content": "content", "reasoning": "reasoning", "header": "header", "
 
 
 @click.command()
-@click.option("--dialect", help="How the model writes; `turnwire dialects` lists them.")
+@click.option("--dialect", help="How the model writes: a name (see `turnwire dialects`), or a FILE.py of your own.")
 @click.option("--reasoning", help="Read thoughts as another dialect writes them; `none`: not at all.")
 @click.option("--tools", type=click.Path(dir_okay=False), help="JSON file of tools, in OpenAI's or Anthropic's form.")
 @click.option("--start", type=click.Choice(["content", "reasoning", "header"]), help="Where the output begins.")
@@ -49,11 +49,12 @@ def parse(
         return
     if dialect is None:
         raise click.UsageError("Say how the model writes: --dialect NAME.")
-    case: dict[str, Any] = {"dialect": dialect, "text": _standard_input(), "cut": cut}
-    if reasoning is not None:
-        case["reasoning"] = reasoning
+    case: dict[str, Any] = {"text": _standard_input(), "cut": cut}
     case |= {"start": start, "prompt_tail": prompt_tail, "tools": _tools_file(tools) if tools else []}
-    turn = _parsed(case)
+    try:
+        turn = _parsed(case, dialect_from_flag(dialect, reasoning))
+    except UnknownDialect as error:
+        raise click.ClickException(str(error)) from None
     if as_json:
         click.echo(msgspec.json.encode(_shown(turn)))
     else:
@@ -105,16 +106,14 @@ def _parsed_line(line: bytes, number: int) -> dict[str, Any]:
         return {"id": number, "line": number, "error": f"this is not a JSON object: {error}"}
     name = case.get("id", number)
     try:
-        return {"id": name, **_shown(_parsed(case))}
+        return {"id": name, **_shown(_parsed(case, _dialect(case)))}
+    except UnknownDialect as error:
+        return {"id": name, "line": number, "error": str(error)}
     except click.ClickException as error:
         return {"id": name, "line": number, "error": error.message}
 
 
-def _parsed(case: dict[str, Any]) -> Transcript:
-    try:
-        dialect = _dialect(case)
-    except UnknownDialect as error:
-        raise click.ClickException(str(error)) from None
+def _parsed(case: dict[str, Any], dialect: Dialect) -> Transcript:
     text, finish = case.get("text", ""), case.get("finish", "stop")
     if not isinstance(text, str):
         raise click.ClickException("`text` is the model's output as one string")

@@ -1,243 +1,174 @@
-"""Finds a model's dialect from its template, vocabulary and id, says why, and never guesses silently."""
+"""Finds a model's dialect from its template, vocabulary and id, and says why.
+
+Promise: the tables of the families decide, in an order that follows from them; where the evidence does not decide, the
+answer is no dialect and the candidates, and where a template shows no calls at all, plain text with a warning.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import translate
+from functools import cache
 from typing import Final
 
-from turnwire.parsers.dialect import Dialect
-from turnwire.parsers.registry import UnknownDialect, resolve
+import msgspec
 
-__all__ = ["Detection", "detect"]
+from turnwire.parsers.dialect import Dialect, Signature
+from turnwire.parsers.dialects.plain import PLAIN
+from turnwire.parsers.registry import dialects
+
+__all__ = ["Detection", "detect", "signatures"]
 
 
-@dataclass(frozen=True, slots=True)
-class Detection:
-    """What was found. `dialect` is None where the evidence does not decide: then `candidates` are the names that fit
-    and `why` says what is missing."""
+class Detection(msgspec.Struct, frozen=True):
+    """What was found."""
 
     dialect: Dialect | None
+    """None where the evidence does not decide."""
     why: str
     candidates: tuple[str, ...] = ()
+    """The names that fit."""
+    warning: str = ""
+    """What whoever serves the model should know."""
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """A family is recognised by texts that all occur in its template (or vocabulary), and none of `never`."""
-
-    dialect: str
-    texts: tuple[str, ...]
-    never: tuple[str, ...] = ()
+# Signatures are tried in this order of weights; of one weight, the one that asks for more text first.
+_WEIGHTS: Final = ("own", "shared", "base", "thought")
+_GLUED = re.compile(r"(?<=[a-z])-(?=[0-9])")
+_SEPARATORS = re.compile(r"[_\s:]+|--+")
 
 
-# The first signature that matches wins: an earlier one is more special than a later one it overlaps with.
-SIGNATURES: Final = (
-    Signature("apertus", ("<|inner_prefix|>",)),
-    Signature("gemma4", ("<|channel>",)),
-    Signature("gemma4", ("<|tool_call>call:",)),
-    Signature("functiongemma", ("<start_function_call>",)),
-    Signature("muse_glimmer", ("<atem:function_calls>",)),
-    Signature("muse_glimmer", ("atem:", "to=self")),
-    Signature("harmony", ("<|channel|>", "<|message|>")),
-    Signature("kimi_k3", ("<|open|>", "<|end_of_msg|>")),
-    Signature("kimi_k2", ("<|tool_calls_section_begin|>",)),
-    Signature("minimax_m3", ("]<]minimax[>[",)),
-    Signature("minimax_m2", ("<minimax:tool_call>",)),
-    Signature("deepseek_v4_1", ("｜DSML｜", "<｜DSML｜ calls")),
-    Signature("deepseek_v4", ("｜DSML｜", "tool_calls>"), ("function_calls>",)),
-    Signature("deepseek_v3_2", ("｜DSML｜", "function_calls>")),
-    Signature("step3", ("<steptml:invoke",)),
-    Signature("deepseek_v3", ("<｜tool▁sep｜>", "```json")),
-    Signature("deepseek_v3_1", ("<｜tool▁sep｜>",)),
-    Signature("seed_oss", ("<seed:tool_call>",)),
-    Signature("cohere_command4", ("<|START_TEXT|>",)),
-    Signature("cohere_command3", ("<|START_ACTION|>",)),
-    Signature("solar", ("<|tool_call:begin|>",)),
-    Signature("inkling", ("<|content_invoke_tool_json|>",)),
-    Signature("mistral", ("[TOOL_CALLS]",)),
-    Signature("minicpm5", ("<function name=", "<param name=")),
-    Signature("hy_v3", ("<tool_sep",)),
-    Signature("poolside_v1", ("<arg_key>", "<arg_value>", "<assistant>")),
-    Signature("glm47", ("<arg_key>", "<arg_value>", "clear_thinking")),
-    Signature("glm45", ("<arg_key>", "<arg_value>")),
-    Signature("nemotron_v3", ("<function=", "<parameter=", "truncate_history_thinking")),
-    Signature("qwen3_coder", ("<function=", "<parameter=")),
-    Signature("functionary_v3_1", ("<function=", "</function>")),
-    Signature("lfm2", ("<|tool_call_start|>",)),
-    Signature("lfm2", ("<|tool_list_start|>",)),
-    Signature("internlm2", ("<|action_start|>",)),
-    Signature("gigachat3", ("<|role_sep|>",)),
-    Signature("gigachat3", ("<|function_call|>",)),
-    Signature("dots", ("<dots_function_call>",)),
-    Signature("nemotron_deci", ("<TOOLCALL>",)),
-    Signature("apriel_1_6", ("[BEGIN FINAL RESPONSE]", "Here are my reasoning steps:")),
-    Signature("apriel_1_5", ("[BEGIN FINAL RESPONSE]",)),
-    Signature("phi4_mini", ("functools",)),
-    Signature("longcat", ("<longcat_tool_call>",)),
-    Signature("olmo3", ("<function_calls>",)),
-    Signature("sarashina", ("<|tool_calls|>",)),
-    Signature("functionary_v3_2", (">>>all",)),
-    Signature("command_r_plus", ("Action:", "directly_answer")),
-    Signature("command_r_plus", ("Action:", "directly-answer")),
-    Signature("granite", ("<|tool_call|>",)),
-    Signature("granite_20b_fc", ("<function_call>",)),
-    Signature("minimax_m1", ("<tool_calls>", "<beginning_of_sentence>")),
-    Signature("hunyuan_a13b", ("<tool_calls>", "<answer>")),
-    Signature("jamba", ("<tool_calls>",)),
-    Signature("ernie45", ("<tool_call>", "<response>")),
-    Signature("hermes", ("<tool_call>", '"name"')),
-    Signature("hermes", ("<tool_call>", "tool_call.name")),
-    Signature("llama4_pythonic", ("<|python_start|>",)),
-    Signature("llama3_json", ("<|python_tag|>",)),
-    Signature("llama3_json", ('"parameters": ', '{"name": ')),
-    Signature("kimi_vl", ("◁think▷",)),
-    Signature("think", ("</think>",)),
-)
+@cache
+def signatures() -> tuple[tuple[Signature, Dialect], ...]:
+    """Every signature with its family, in the order in which they are tried."""
+    found = [(signature, dialect) for dialect in dialects() for signature in dialect.known_by]
+    return tuple(sorted(found, key=_order))
 
-# What an id alone tells. Used when there is no template, and to choose where the vocabulary fits several.
-IDS: Final = (
-    ("*gpt-oss*", "harmony"),
-    ("*qwen3-coder*", "qwen3_coder"),
-    ("*qwen3.[5-9]*", "qwen3_coder"),
-    ("*qwen2.5-coder*", "qwen2_5_coder"),
-    ("*qwen3*", "qwen3"),
-    ("*qwen2*", "hermes"),
-    ("*qwq*", "hermes"),
-    ("*hermes*", "hermes"),
-    ("*nemotron-3*", "nemotron_v3"),
-    ("*nemotron-nano*v2*", "nemotron_deci"),
-    ("*nemotron*ultra*", "nemotron_deci"),
-    ("*deepseek-v4.1*", "deepseek_v4_1"),
-    ("*deepseek-v4*", "deepseek_v4"),
-    ("*deepseek-v3.2-exp*", "deepseek_v3_1"),
-    ("*deepseek-v3.2*", "deepseek_v3_2"),
-    ("*deepseek-v3.1*", "deepseek_v3_1"),
-    ("*deepseek-v3*", "deepseek_v3"),
-    ("*deepseek-r1*", "deepseek_r1"),
-    ("*kimi-k3*", "kimi_k3"),
-    ("*kimi-k2.[5-9]*", "kimi_k2_5"),
-    ("*kimi-k2*", "kimi_k2"),
-    ("*kimi-vl*", "kimi_vl"),
-    ("*glm-4.[56]*", "glm45"),
-    ("*glm-4.7*", "glm47"),
-    ("*glm-5*", "glm47"),
-    ("*minimax-m1*", "minimax_m1"),
-    ("*minimax-m2*", "minimax_m2"),
-    ("*minimax-m3*", "minimax_m3"),
-    ("*llama-4*", "llama4_pythonic"),
-    ("*llama-3*", "llama3_json"),
-    ("*mistral*", "mistral"),
-    ("*ministral*", "mistral"),
-    ("*devstral*", "mistral"),
-    ("*magistral*", "mistral"),
-    ("*granite-4*", "hermes"),
-    ("*granite-3*", "granite"),
-    ("*gemma-4*", "gemma4"),
-    ("*functiongemma*", "functiongemma"),
-    ("*seed-oss*", "seed_oss"),
-    ("*step-3.[5-7]*", "step3p5"),
-    ("*step3*", "step3"),
-    ("*ernie-4.5*", "ernie45"),
-    ("*hunyuan-a13b*", "hunyuan_a13b"),
-    ("*hy3*", "hy_v3"),
-    ("*lfm2*", "lfm2"),
-    ("*olmo-3*", "olmo3"),
-    ("*internlm*", "internlm2"),
-    ("*intern-s1*", "internlm2"),
-    ("*longcat*", "longcat"),
-    ("*laguna*", "poolside_v1"),
-    ("*mimo-v2*", "mimo"),
-    ("*mimo-vl*", "hermes"),
-    ("*phi-4-mini*", "phi4_mini"),
-    ("*jamba*", "jamba"),
-    ("*command-a*", "cohere_command3"),
-    ("*command-r7b*", "cohere_command3"),
-    ("*command-r-plus*", "command_r_plus"),
-    ("*apertus*", "apertus"),
-    ("*apriel-1.6*", "apriel_1_6"),
-    ("*apriel-1.5*", "apriel_1_5"),
-    ("*functionary*v3.2*", "functionary_v3_2"),
-    ("*functionary*v3.1*", "functionary_v3_1"),
-    ("*firefunction-v2*", "firefunction_v2"),
-    ("*muse-glimmer*", "muse_glimmer"),
-    ("*inkling*", "inkling"),
-    ("*minicpm5*", "minicpm5"),
-    ("*solar-open*", "solar"),
-    ("*gigachat3*", "gigachat3"),
-    ("*xlam*", "xlam"),
-    ("*sarashina*", "sarashina"),
-    ("*dots*", "dots"),
-    ("*toolace*", "pythonic"),
-)
 
-# Vocabularies that several families share: the tokens alone do not tell which of them writes.
-SHARED: Final = {"<tool_call>": ("hermes", "qwen3_coder", "glm45"), "<think>": (), "</think>": ()}
+def _order(entry: tuple[Signature, Dialect]) -> tuple[int, int, int, str]:
+    signature, dialect = entry
+    size = sum(map(len, signature.texts))
+    return _WEIGHTS.index(signature.weight), -len(signature.texts), -size, dialect.name
+
+
+@cache
+def _patterns() -> tuple[tuple[re.Pattern[str], int, Dialect], ...]:
+    """The patterns of all ids, with their length and family."""
+    found = []
+    for dialect in dialects():
+        for pattern in dialect.ids:
+            spelled = _spelled(pattern)
+            body = translate(spelled).removeprefix("(?s:").removesuffix(r")\Z")
+            found.append((re.compile(rf"(?:^|(?<=[-/])){body}"), len(spelled), dialect))
+    return tuple(found)
+
+
+def _spelled(model_id: str) -> str:
+    """An id as registries differ only in case and separators: `Llama-3.1`, `llama3.1` and `llama_3.1` are one."""
+    return _GLUED.sub("", _SEPARATORS.sub("-", model_id.lower()))
 
 
 def detect(model_id: str = "", template: str = "", special_tokens: Iterable[str] = ()) -> Detection:
-    """The dialect that template text (or else the vocabulary) shows; the id is asked only where they do not decide.
-
-    The template wins over the id, and `why` says if they disagree."""
+    """The dialect that template text (or else the vocabulary) shows; the id tells apart families that write alike, and
+    decides where they do not. `why` says if template and id disagree."""
     named = _by_id(model_id)
     if template:
-        found = _first(template)
-        if found is not None and found.dialect != "think":
-            why = f"the template writes {_quoted(found.texts)}"
-            if named and not _same(named, found.dialect):
-                why += f"; by its id {model_id!r} one would expect {named}"
-            return _answer(found.dialect, why)
-        if named:
-            return _answer(named, f"the template shows no call syntax; the id {model_id!r} is known")
-        if found is not None:
-            return _answer("think", "the template writes thoughts in <think> and shows no call syntax")
-        return Detection(
-            None, "the template shows neither reasoning nor calls, and the id is not known; name a dialect"
-        )
+        return _by_template(template, model_id, named)
     tokens = set(special_tokens)
     if tokens:
-        found = _first("\n".join(sorted(tokens - set(SHARED))))
-        if found is not None:
-            return _answer(found.dialect, f"the vocabulary has {_quoted(found.texts)}")
-        shared = [name for token in sorted(tokens) for name in SHARED.get(token, ())]
-        if shared and not named:
-            return Detection(
-                None,
-                "the vocabulary has <tool_call>, which several families use differently; give a template or a dialect",
-                tuple(shared),
-            )
-    if named:
-        return _answer(named, f"the id {model_id!r} is known; there is no template to prove it")
+        own = _first("\n".join(sorted(tokens - _shared())))
+        if own is not None:
+            return _found(own[1], f"the vocabulary has {_quoted(own[0])}")
+        candidates = tuple(d.name for d in dialects() if tokens.intersection(_openers(d)))
+        if candidates and named is None:
+            shared = " and ".join(sorted(tokens & _shared() & {opener for d in dialects() for opener in _openers(d)}))
+            why = f"the vocabulary has {shared}, which several families use differently; give a template or a dialect"
+            return Detection(None, why, candidates)
+    if named is not None:
+        return _found(named, f"the id {model_id!r} is known; there is no template to prove it")
     return Detection(None, "there is no template, and neither the id nor the vocabulary is known; name a dialect")
 
 
-def _first(text: str) -> Signature | None:
-    for signature in SIGNATURES:
+def _by_template(template: str, model_id: str, named: Dialect | None) -> Detection:
+    found = _first(template)
+    if found is not None and found[0].weight != "thought":
+        signature, dialect = found
+        why = f"the template writes {_quoted(signature)}"
+        if named is None or named == dialect:
+            return _found(dialect, why)
+        if (signature.weight == "shared" and _alike(named, dialect)) or (signature.weight == "base" and _calls(named)):
+            return _found(named, f"{why}, and the id {model_id!r} is known")
+        return _found(dialect, f"{why}; by its id {model_id!r} one would expect {named.name}")
+    if named is not None:
+        return _found(named, f"the template shows no call syntax; the id {model_id!r} is known")
+    if found is not None:
+        return _found(found[1], "the template writes thoughts and shows no call syntax")
+    why = "the template shows neither reasoning nor calls, and the id is not known"
+    warning = f"{why}: everything is read as text. If this model calls tools, name its dialect."
+    return Detection(PLAIN, why, (PLAIN.name,), warning)
+
+
+def _first(text: str) -> tuple[Signature, Dialect] | None:
+    for entry in signatures():
+        signature = entry[0]
         if all(part in text for part in signature.texts) and not any(part in text for part in signature.never):
-            return signature
+            return entry
     return None
 
 
-def _by_id(model_id: str) -> str:
-    lowered = model_id.lower().replace("_", "-")
-    return next((name for pattern, name in IDS if fnmatchcase(lowered, pattern)), "")
+def _by_id(model_id: str) -> Dialect | None:
+    """The family whose pattern matches the earliest word of the id; of several, the longest pattern."""
+    spelled = _spelled(model_id.rstrip("/"))
+    found: list[tuple[int, int, Dialect]] = []
+    for pattern, size, dialect in _patterns():
+        match = pattern.search(spelled)
+        if match is not None:
+            found.append((_word(spelled, match.start()), -size, dialect))
+    return min(found, key=lambda entry: entry[:2])[2] if found else None
 
 
-def _same(one: str, other: str) -> bool:
-    try:
-        left, right = resolve(one), resolve(other)
-    except UnknownDialect:
-        return one == other
-    return left.calls == right.calls and left.router == right.router
+def _word(spelled: str, at: int) -> int:
+    """Where a match begins, as far as it counts: the name of a model comes before the owner's."""
+    begin = spelled.rfind("/") + 1
+    return at if at >= begin else len(spelled) + at
 
 
-def _quoted(texts: tuple[str, ...]) -> str:
-    return " and ".join(texts)
+def _calls(dialect: Dialect) -> bool:
+    return bool(dialect.calls) or dialect.router is not None
 
 
-def _answer(name: str, why: str) -> Detection:
-    try:
-        return Detection(resolve(name), why, (name,))
-    except UnknownDialect:
-        return Detection(None, f"{why}, but there is no dialect {name!r}", (name,))
+def _openers(dialect: Dialect) -> frozenset[str]:
+    return frozenset(sign.text for syntax in dialect.calls for sign in syntax.signs if not sign.rescue)
+
+
+def _alike(one: Dialect, other: Dialect) -> bool:
+    """Whether two families write calls in one kind of syntax, with the same openers and closers."""
+    return _outline(one) == _outline(other) and one.router == other.router
+
+
+def _outline(dialect: Dialect) -> tuple[object, ...]:
+    first = dialect.calls[:1]
+    closers = frozenset(closer for syntax in first for closer in syntax.closers)
+    return tuple(type(syntax) for syntax in first), _openers(dialect), closers
+
+
+@cache
+def _shared() -> frozenset[str]:
+    """Markers that families with different calls or thoughts have in common: alone they tell nothing."""
+    users: dict[str, set[tuple[object, ...]]] = {}
+    for dialect in dialects():
+        for opener in _openers(dialect):
+            users.setdefault(opener, set()).add(dialect.calls)
+        if dialect.reasoning is not None:
+            for marker in (*dialect.reasoning.open, *dialect.reasoning.close):
+                users.setdefault(marker, set()).add((dialect.name,))
+    return frozenset(marker for marker, calls in users.items() if len(calls) > 1)
+
+
+def _quoted(signature: Signature) -> str:
+    return " and ".join(signature.texts)
+
+
+def _found(dialect: Dialect, why: str) -> Detection:
+    return Detection(dialect, why, (dialect.name,))

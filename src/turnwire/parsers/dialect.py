@@ -1,55 +1,67 @@
-"""The tables a model family is described by: where it reasons, what wraps its answer, how it writes calls."""
+"""The table a model family is described by: how it is read, how it writes a call, and how it is recognised.
+
+Promise: everything that is known of a family's way to write stands in its one table; nothing joins it by its name.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from enum import Enum
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from turnwire.parsers.writing import CallForm
 
 if TYPE_CHECKING:
     from turnwire.parsers.machine import Machine
 
-__all__ = ["Codec", "Dialect", "Reader", "Reasoning", "Router", "RouterCodec", "Sign", "Start", "Syntax"]
+__all__ = [
+    "Codec", "Dialect", "Encoding", "Reader", "Reasoning", "Router", "RouterCodec", "Sign", "Signature", "Start",
+    "Syntax",
+]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Where the output begins, as the tail of the rendered prompt left it: in `content`, inside `reasoning`, or inside
-    a message `header`. `header` text that the prompt already holds is given along."""
+class Start(msgspec.Struct, frozen=True):
+    """Where the output begins, as the tail of the rendered prompt left it."""
 
     state: Literal["content", "reasoning", "header"] = "content"
+    """In content, inside a thought, or inside a message header."""
     header: str = ""
+    """What the prompt already holds of the header."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reasoning:
-    """How a family writes thoughts. `labels` are words that may follow the opener and belong to the format;
-    `by_default` is the start state to take when the prompt cannot be seen; `calls` says what a call opener inside an
-    open thought does: `end` it (reported), `pause` it (the thought goes on after the call), or nothing (`ignore`).
-    `once`: the markers are ordinary prose, so they count only for one thought that begins the output.
-    `mentions`: a call opener in mid-sentence of a thought only speaks of calls; off where it is a special token."""
+class Reasoning(msgspec.Struct, frozen=True):
+    """How a family writes thoughts."""
 
     open: tuple[str, ...] = ("<think>",)
     close: tuple[str, ...] = ("</think>",)
     labels: tuple[str, ...] = ()
+    """Words that may follow the opener and belong to the format."""
     by_default: bool = False
+    """Whether the output begins inside a thought when the prompt cannot be seen."""
     calls: Literal["end", "pause", "ignore"] = "end"
+    """What a call inside an open thought does: end it (if the thought does not go on; reported), pause it (the thought
+    goes on after the call), or nothing."""
     once: bool = False
+    """The markers are ordinary prose, so they count only for one thought that begins the output."""
     mentions: bool = True
+    """A call opener in mid-sentence of a thought only speaks of calls; off where it is a special token."""
 
 
 Where: TypeAlias = Literal["anywhere", "line", "start"]
 
 
-@dataclass(frozen=True, slots=True)
-class Sign:
-    """A literal by which prose may turn into a call. `where`: anywhere, only at the start of a line, or only before
-    any text of the turn. `rescue`: the format does not ask for it, so only an offered tool is believed (with `any_tool`
-    any is)."""
+class Sign(msgspec.Struct, frozen=True):
+    """A literal by which prose may turn into a call."""
 
     text: str
     where: Where = "anywhere"
+    """Anywhere, only at the start of a line, or only before any text of the turn."""
     rescue: bool = False
+    """The format does not ask for it, so only an offered tool is believed."""
     any_tool: bool = False
+    """It is a rescue, and yet any tool is believed."""
 
 
 class Reader(Protocol):
@@ -87,7 +99,7 @@ class Router(Protocol):
         ...
 
     def start(self, prompt_tail: str) -> Start:
-        """Where the output begins behind this prompt."""
+        """Where the output begins after this prompt."""
         ...
 
     def without_calls(self) -> Router:
@@ -116,7 +128,7 @@ class Syntax(Protocol):
 
     @property
     def closers(self) -> tuple[str, ...]:
-        """What ends calls; right behind a call, one more of them is left out."""
+        """What ends calls; right after a call, one more of them is left out."""
         ...
 
     def codec(self, machine: Machine) -> Codec:
@@ -124,25 +136,61 @@ class Syntax(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """A model family's way to write a turn. `wrappers` are markers around content that belong to the format; `ends`
-    are end-of-turn texts, left out where they end the output; `turns` are turn markers of its template beyond the
-    usual ones; `breaks` end a thought but are themselves text; `prefix` is text that clients of this
-    dialect expect before the output. A `router` takes the place of reasoning markers and
-    call signs where headers say what a text is."""
+class Encoding(Enum):
+    """Ways to write a prompt that need no template; whoever renders prompts has one for each."""
+
+    HARMONY = "harmony"
+    DEEPSEEK_V3_2 = "deepseek_v3_2"
+    DEEPSEEK_V4 = "deepseek_v4"
+
+
+class Signature(msgspec.Struct, frozen=True):
+    """A family is recognised by texts that all occur in its template (or vocabulary)."""
+
+    texts: tuple[str, ...]
+    never: tuple[str, ...] = ()
+    """Texts that must not occur."""
+    weight: Literal["own", "shared", "base", "thought"] = "own"
+    """Which signatures are tried first, and what the model's id may still change: only this family writes so (`own`);
+    several do, and the id tells which (`shared`); it is the template of a base model, which fine-tunes keep, so that
+    an id that is known decides (`base`); it shows thoughts but no calls (`thought`)."""
+
+
+class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+    """A model family's way to write a turn."""
 
     name: str
+    aliases: tuple[str, ...] = ()
+    """Its names in other registries; case and `-_. ` do not count."""
+    reasoning_aliases: tuple[str, ...] = ()
+    """Names that mean only its thoughts."""
+
     reasoning: Reasoning | None = None
     calls: tuple[Syntax, ...] = ()
-    wrappers: tuple[str, ...] = ()
-    ends: tuple[str, ...] = ("<|im_end|>", "<|endoftext|>")
-    aliases: tuple[str, ...] = ()
-    reasoning_aliases: tuple[str, ...] = ()
-    turns: tuple[str, ...] = ()
-    breaks: tuple[str, ...] = ()
-    prefix: str = ""
+    """How its calls are read; the first whose sign matches reads."""
     router: Router | None = None
+    """Takes the place of reasoning markers and call signs where message headers say what a text is."""
+    wrappers: tuple[str, ...] = ()
+    """Markers around content that belong to the format."""
+    ends: tuple[str, ...] = ("<|im_end|>", "<|endoftext|>")
+    """End-of-turn texts, left out where they end the output."""
+    breaks: tuple[str, ...] = ()
+    """Texts that end a thought but are themselves text."""
+    prefix: str = ""
+    """Text that clients of this dialect expect before the output."""
+
+    writes: CallForm | None = None
+    """How it writes a call, for guided decoding."""
+    no_form: str = ""
+    """Why it has no such form, where it has calls."""
+
+    turns: tuple[str, ...] = ()
+    """Turn markers of its template beyond the usual ones."""
+    known_by: tuple[Signature, ...] = ()
+    ids: tuple[str, ...] = ()
+    """What its models are called: glob patterns for the part of an id that begins at a word (`qwen3.[5-9]`)."""
+    encoding: Encoding | None = None
+    """How its prompts are written where the model ships no template."""
 
     def without_calls(self) -> Dialect:
         """The same dialect, with calls left in the text; their openers still end a thought."""

@@ -1,28 +1,25 @@
-"""Finds a dialect by any name a registry gives it, and combines one family's reasoning with another's calls."""
+"""Finds a dialect by any name a registry gives it, and combines one family's reasoning with another's calls.
+
+Promise: every built-in family and every installed plug-in is found by name; an unknown name is refused with the
+nearest ones.
+"""
 
 from __future__ import annotations
 
 import difflib
 import importlib
 import pkgutil
-from dataclasses import replace
 from functools import cache
+
+from msgspec.structs import replace
 
 from turnwire.parsers import dialects as _folder
 from turnwire.parsers.dialect import Dialect
 from turnwire.parsers.dialects.hermes import FENCED
+from turnwire.parsers.failures import UnknownDialect
+from turnwire.parsers.plugins import installed_dialects, load_dialect_file
 
-__all__ = ["UnknownDialect", "dialect_names", "dialects", "resolve"]
-
-
-class UnknownDialect(LookupError):
-    """No dialect has this name. `close` are the names nearest to it."""
-
-    def __init__(self, name: str, close: tuple[str, ...], what: str = "dialect") -> None:
-        hint = f"; did you mean {', '.join(close)}?" if close else ""
-        super().__init__(f"there is no {what} called {name!r}{hint} (turnwire dialects lists all names)")
-        self.name = name
-        self.close = close
+__all__ = ["combined", "dialect_from_flag", "dialect_names", "dialects", "resolve"]
 
 
 def normalise(name: str) -> str:
@@ -32,11 +29,12 @@ def normalise(name: str) -> str:
 
 @cache
 def dialects() -> tuple[Dialect, ...]:
-    """Every dialect, in the order of their names."""
+    """Every dialect, in the order of their names. A plug-in takes the place of a built-in family of its name."""
     found: list[Dialect] = []
     for module in pkgutil.iter_modules(_folder.__path__):
         found += importlib.import_module(f"{_folder.__name__}.{module.name}").DIALECTS
-    return tuple(sorted(found, key=lambda dialect: dialect.name))
+    by_name = {dialect.name: dialect for dialect in (*found, *installed_dialects())}
+    return tuple(by_name[name] for name in sorted(by_name))
 
 
 def dialect_names() -> tuple[str, ...]:
@@ -81,10 +79,30 @@ def resolve(name: str, reasoning: str | None = None, *, fenced: bool = False) ->
         raise UnknownDialect(name, _close(name, known))
     if fenced and FENCED not in dialect.calls:
         dialect = replace(dialect, calls=(*dialect.calls, FENCED))
-    if reasoning is None or normalise(reasoning) == normalise(name) or known.get(normalise(reasoning)) == dialect:
+    if reasoning is None or normalise(reasoning) == normalise(name):
         return dialect
+    return combined(dialect, reasoning)
+
+
+def dialect_from_flag(flag: str, reasoning: str | None = None) -> Dialect:
+    """The dialect that an operator asks for: a name, or `FILE.py` (`FILE.py:NAME` where it defines several), which is
+    run. Raises UnknownDialect."""
+    path, _, name = flag.partition(".py:") if ".py:" in flag else (flag.removesuffix(".py"), "", "")
+    if not flag.endswith(".py") and ".py:" not in flag:
+        return resolve(flag, reasoning)
+    tables = load_dialect_file(f"{path}.py")
+    found = next((table for table in tables if normalise(table.name) == normalise(name)), None) if name else tables[0]
+    if found is None or (not name and len(tables) > 1):
+        raise UnknownDialect(flag, tuple(f"{path}.py:{table.name}" for table in tables))
+    return found if reasoning is None else combined(found, reasoning)
+
+
+def combined(dialect: Dialect, reasoning: str) -> Dialect:
+    """A dialect whose thoughts are read as the one called `reasoning` writes them (`none`: not at all)."""
     if normalise(reasoning) == "none":
         return dialect.without_reasoning()
+    if _names().get(normalise(reasoning)) == dialect:
+        return dialect
     if dialect.router is not None:
         raise UnknownDialect(reasoning, (dialect.name,), f"reasoning dialect to go with {dialect.name}")
     other = _reasoning_names().get(normalise(reasoning))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -44,8 +43,7 @@ def quote(text: str) -> str:
     return f'"{escape(text)}"'
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(msgspec.Struct, frozen=True):
     """The JSON types a value may have (None: the schema does not say), and the strings its enum allows."""
 
     types: frozenset[str] | None = None

@@ -315,6 +315,15 @@ class Sink:
         """Whether the open call has any argument text yet."""
         return bool(self._parts)
 
+    def argued_tail(self) -> str:
+        """The last argument text of the open call, some 64 characters of it."""
+        tail = ""
+        for piece in reversed(self._parts):
+            tail = piece[-64:] + tail
+            if len(tail) >= 64:
+                break
+        return tail
+
     def open_call(self, name: str, call_id: str = "") -> None:
         """A call begins and its name is known."""
         self.accept()

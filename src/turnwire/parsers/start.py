@@ -1,4 +1,7 @@
-"""Reads the start state of a turn off the tail of its rendered prompt."""
+"""Reads the start state of a turn off the tail of its rendered prompt.
+
+Promise: only what the current assistant turn opened counts; history, examples and tool results change nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,16 @@ from typing import Final
 
 from turnwire.parsers.dialect import Dialect, Start
 
-__all__ = ["start_state"]
+__all__ = ["TURN_MARKERS", "start_state"]
 
-# What ends a message or opens the next one, in any template. A reasoning opener before one of these is history.
+# What ends a message or opens the next one in templates of more than one family; a family's own are in its table.
 TURN_MARKERS: Final = (
-    "<|im_start|>", "<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<|endoftext|>", "<|start_header_id|>",
-    "<｜User｜>", "<｜Assistant｜>", "<｜end▁of▁sentence｜>", "<|user|>", "<|assistant|>", "<|observation|>",
-    "<|system|>", "[INST]", "[/INST]", "</s>", "<|start|>", "<|end|>", "<|turn>", "<turn|>", "<start_of_turn>",
-    "<end_of_turn>", "]~b]", "[e~[", "<|START_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>", "<|im_user|>",
-    "<|im_assistant|>", "<|im_system|>", "<|im_middle|>", "<SPECIAL_11>", "<SPECIAL_12>", "<seed:bos>", "<seed:eos>",
-    "<|start_of_role|>", "<|end_of_role|>", "<assistant>", "</assistant>", "<user>", "</user>", "<|message_model|>",
-    "<|end_message|>", "<|begin|>", "<tool_response>", "</tool_response>", "<function_results>",
+    "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|end_of_text|>",  # ChatML
+    "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>",  # Llama 3
+    "[INST]", "[/INST]", "</s>",  # Llama 2, Mistral
+    "<|user|>", "<|assistant|>", "<|system|>", "<|end|>", "<|start|>",
+    "<start_of_turn>", "<end_of_turn>",
+    "<tool_response>", "</tool_response>", "<function_results>",
 )  # fmt: skip
 
 
@@ -25,7 +27,7 @@ def start_state(prompt_tail: str, dialect: Dialect) -> Start:
     is an opener, else in content.
 
     Where message headers route the output, the start is what the prompt holds of the header.
-    Only text behind the last turn marker counts, so a `<think>` in the history or in a question changes nothing.
+    Only text after the last turn marker counts, so a `<think>` in the history or in a question changes nothing.
     Where no turn marker is known, an opener counts only if nothing follows it."""
     if dialect.router is not None:
         return dialect.router.start(prompt_tail)

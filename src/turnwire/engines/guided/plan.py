@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from turnwire.conventions import RAW_INPUT, raw_input_schema
-from turnwire.engines.guided.call_forms import CallForm, Tagged, call_form
 from turnwire.engines.guided.grammar import Grammar, literal
 from turnwire.engines.guided.schema_check import faults
 from turnwire.engines.interface import Capabilities, Constraint
 from turnwire.parsers.dialect import Dialect, Start
+from turnwire.parsers.writing import ArgumentForm, CallForm
 from turnwire.turns import Conversation, Note, OutputFormat, Tool, ToolCallBlock, ToolResultBlock
 
 __all__ = ["Check", "ConstraintPlan", "plan_constraint"]
@@ -147,7 +147,7 @@ class _Writer:
         self._demand = demand
         self._dialect = dialect
         self._start = start
-        self._form = call_form(dialect.name)
+        self._form = dialect.writes
         self._thinks = conversation.thinking.mode != "off"
         self._calls_before = sum(
             isinstance(block, ToolCallBlock) for message in conversation.messages for block in message.blocks
@@ -223,11 +223,11 @@ class _Writer:
         syntax, tagged = tool.grammar_syntax, form.arguments
         if tool.grammar is None or syntax not in ("lark", "regex") or syntax not in guided or tagged.strings != "raw":
             return None
-        opened = form.open_call(tool.name, self._calls_before) + tagged.open.format(key=RAW_INPUT, string="true")
+        opened = form.open_call(tool.name, self._calls_before) + tagged.opened(RAW_INPUT, text=True)
         return ConstraintPlan(
             constraint=Constraint(lark=tool.grammar) if syntax == "lark" else Constraint(regex=tool.grammar),
             prefill=self._close_thought() + form.section[0] + opened,
-            suffix=tagged.close + form.close_call() + form.section[1],
+            suffix=tagged.closed(RAW_INPUT, text=True) + form.close_call() + form.section[1],
         )
 
     def schema_plan(self) -> ConstraintPlan | None:
@@ -288,7 +288,7 @@ class _Writer:
         return reasoning.close[0] + "\n\n"
 
 
-def _tagged(grammar: Grammar, form: Tagged, schema: Mapping[str, Any], hint: str) -> str:
+def _tagged(grammar: Grammar, form: ArgumentForm, schema: Mapping[str, Any], hint: str) -> str:
     properties = schema.get("properties")
     required = schema.get("required")
     pairs = {
@@ -299,21 +299,21 @@ def _tagged(grammar: Grammar, form: Tagged, schema: Mapping[str, Any], hint: str
     return grammar.members(hint, pairs, required if isinstance(required, list) else (), separator)
 
 
-def _pair(grammar: Grammar, form: Tagged, key: str, schema: Any, hint: str) -> str:
+def _pair(grammar: Grammar, form: ArgumentForm, key: str, schema: Any, hint: str) -> str:
     text, other = (True, True) if form.strings == "json" else _may_be(schema)
     ways = []
     if text and form.strings == "raw":
         choices = schema.get("enum") if isinstance(schema, Mapping) and not other else None
-        close = literal(form.close)
+        close = form.closed(key, text=True)
         if isinstance(choices, list) and choices and all(isinstance(choice, str) for choice in choices):
-            value = f"({' | '.join(literal(choice) for choice in choices)}) {close}"
+            value = f"({' | '.join(literal(choice) for choice in choices)}) {literal(close)}"
         else:
-            value = grammar.until(form.close)
-        ways.append(f"{literal(form.open.format(key=key, string='true'))} {value}")
+            value = grammar.until(close)
+        ways.append(f"{literal(form.opened(key, text=True))} {value}")
     # Without a mark that tells text from JSON, free text already allows every JSON value.
-    if other and (not ways or "{string}" in form.open):
-        opened = literal(form.open.format(key=key, string="false"))
-        ways.append(f"{opened} {grammar.json(schema, hint)} {literal(form.close) if form.close else ''}".rstrip())
+    if other and (not ways or form.marks_text):
+        opened, close = literal(form.opened(key, text=False)), form.closed(key, text=False)
+        ways.append(f"{opened} {grammar.json(schema, hint)} {literal(close) if close else ''}".rstrip())
     return ways[0] if len(ways) == 1 else f"({' | '.join(ways)})"
 
 

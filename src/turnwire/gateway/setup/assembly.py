@@ -24,7 +24,7 @@ from turnwire.gateway.setup.sources import PromptSource, SourceError
 from turnwire.gateway.setup.starting import is_path, start_engines
 from turnwire.gateway.stores.turns_sqlite import SQLiteTurnStore
 from turnwire.gateway.turns.runtime import ModelRuntime
-from turnwire.parsers import Dialect, UnknownDialect, detect, resolve
+from turnwire.parsers import Dialect, Encoding, UnknownDialect, detect, dialect_from_flag, resolve
 from turnwire.profiles import Profile, ProfileBook, ProfileError, load_book
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.policy import ReplayPolicy
@@ -198,10 +198,10 @@ def _clock() -> datetime:
 
 
 # Models that come with an encoding of their own instead of a template.
-_ENCODINGS: dict[str, Callable[[], Renderer]] = {
-    "gpt_oss": lambda: HarmonyEncoding(clock=_clock),
-    "deepseek_v3_2": lambda: DeepSeekEncoding("v3.2"),
-    "deepseek_v4": lambda: DeepSeekEncoding("v4"),
+_ENCODINGS: dict[Encoding, Callable[[], Renderer]] = {
+    Encoding.HARMONY: lambda: HarmonyEncoding(clock=_clock),
+    Encoding.DEEPSEEK_V3_2: lambda: DeepSeekEncoding("v3.2"),
+    Encoding.DEEPSEEK_V4: lambda: DeepSeekEncoding("v4"),
 }
 
 
@@ -212,9 +212,8 @@ def _renderer(source: PromptSource, dialect: Dialect, steps: int) -> Renderer:
         return ChatTemplate(source.template, special, clock=_clock, budget=lambda: Budget(steps))
     if source.builtin and source.origin == "built in":
         return default_template(clock=_clock)
-    encoding = _ENCODINGS.get(dialect.name)
-    if encoding is not None:
-        return encoding()
+    if dialect.encoding is not None:
+        return _ENCODINGS[dialect.encoding]()
     if source.builtin:
         return default_template(clock=_clock)
     raise AssemblyError(f"{source.origin} has no chat template. Give one with --template FILE.")
@@ -223,7 +222,7 @@ def _renderer(source: PromptSource, dialect: Dialect, steps: int) -> Renderer:
 def _dialect(model: ModelSettings, model_id: str, profile: Profile | None, source: PromptSource) -> tuple[Dialect, str]:
     """How the model writes, and why we think so. Nothing is guessed silently."""
     if model.dialect != "auto":
-        return resolve(model.dialect, model.reasoning), "as told"
+        return dialect_from_flag(model.dialect, model.reasoning), "as told"
     if profile is not None:
         reasoning = model.reasoning or profile.reasoning
         return resolve(profile.dialect, reasoning, fenced=profile.fenced_json), f"profile {profile.name}"
@@ -236,4 +235,6 @@ def _dialect(model: ModelSettings, model_id: str, profile: Profile | None, sourc
             f"How {model_id} writes reasoning and tool calls is not clear: {found.why}.{near} Say it with "
             "--dialect NAME; `turnwire dialects` lists them."
         )
+    if found.warning:
+        log.warning("model %s: %s", model_id, found.warning)
     return resolve(found.dialect.name, model.reasoning) if model.reasoning else found.dialect, found.why

@@ -12,7 +12,7 @@ from turnwire.engines.spec import SpecError, parse_spec
 from turnwire.gateway.door.keys import Keyring, KeysError
 from turnwire.gateway.settings import ModelSettings, Settings
 from turnwire.gateway.setup.engine_keys import EngineKeyError, engine_key
-from turnwire.parsers import UnknownDialect, resolve
+from turnwire.parsers import UnknownDialect, dialect_from_flag
 from turnwire.profiles import ProfileError, load_book
 
 __all__ = ["problems"]
@@ -51,7 +51,7 @@ def _model(model: ModelSettings, environ: Mapping[str, str]) -> Iterator[str]:
         yield str(error)
     if model.dialect != "auto":
         try:
-            resolve(model.dialect, model.reasoning)
+            dialect_from_flag(model.dialect, model.reasoning)
         except UnknownDialect as error:
             yield str(error)
     for what, place in (("template", model.template), ("tokenizer", model.tokenizer)):

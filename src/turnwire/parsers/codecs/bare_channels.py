@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
 
 from turnwire.parsers.codecs.json_body import JsonBody
 from turnwire.parsers.codecs.steps import Steps
@@ -23,8 +24,7 @@ __all__ = ["BareChannels"]
 HEADER_LIMIT: Final = 192
 
 
-@dataclass(frozen=True, slots=True)
-class BareChannels:
+class BareChannels(msgspec.Struct, frozen=True):
     """The table: what each channel's text is, and the word that stands before a channel from the second message on.
     A message that is a call goes on with ` to=`, the tool, and its JSON."""
 

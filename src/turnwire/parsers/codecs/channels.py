@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from turnwire.parsers.codecs.bare_channels import BareChannels
 from turnwire.parsers.codecs.json_body import JsonBody
@@ -22,8 +24,7 @@ HEADER_LIMIT: Final = 512
 """No header is longer than this: one that has not ended by then is broken."""
 
 
-@dataclass(frozen=True, slots=True)
-class Channels:
+class Channels(msgspec.Struct, frozen=True):
     """The table of a routed format.
 
     A message is one of `opens`, a header, one of `bodies`, a body, one of `closes`; `inner` markers stand inside

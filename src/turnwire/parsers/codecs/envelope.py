@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from turnwire.parsers.codecs.envelope_codec import EnvelopeCodec
 from turnwire.parsers.dialect import Codec, Sign
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Envelope", "EnvelopeCodec"]
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(msgspec.Struct, frozen=True):
     """The table of a JSON syntax.
 
     `wrappers` are pairs of opener and closer; an empty closer means that the JSON ends itself. `bare` are signs by

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from turnwire.parsers.codecs.envelope import Envelope
 from turnwire.parsers.codecs.json_text import JsonText
@@ -29,8 +30,7 @@ _COUNTER = re.compile(r"[:_.-]?[0-9]+$")
 _FOREIGN_ID = re.compile(r"(?:functions?[-_.:]?)?[0-9]+|(?:call|toolu|tool|chatcmpl|id)[-_.:][\w-]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(msgspec.Struct, frozen=True):
     """The table of a syntax with the name outside.
 
     `sections` wrap calls. A call is `call_open`, a header, JSON, `call_close`. The header runs up to the first `{`

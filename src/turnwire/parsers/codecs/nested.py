@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from turnwire.parsers.codecs.attributes import read_attribute
 from turnwire.parsers.codecs.steps import CallSteps
@@ -25,8 +26,7 @@ TAG_LIMIT: Final = 512
 """No tag is longer than this: a tag that has not ended by then is not one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Nested:
+class Nested(msgspec.Struct, frozen=True):
     """The table of a nested syntax: the `mark` before every tag, the tag around all calls, the tag of a call (its
     `name` attribute is the tool), the tag of an array's element, and the key for text beside tags."""
 
@@ -60,8 +60,7 @@ class State(Enum):
     OUT = auto()
 
 
-@dataclass(slots=True)
-class Tag:
+class Tag(msgspec.Struct):
     """A tag with its raw text."""
 
     name: str

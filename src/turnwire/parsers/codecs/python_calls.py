@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from turnwire.parsers.codecs.envelope import Envelope, EnvelopeCodec
 from turnwire.parsers.codecs.python_text import PythonText
@@ -24,8 +25,7 @@ __all__ = ["PythonCalls"]
 NAME_LIMIT: Final = 256
 
 
-@dataclass(frozen=True, slots=True)
-class PythonCalls:
+class PythonCalls(msgspec.Struct, frozen=True):
     """The table of a Python-call syntax.
 
     `wrappers` are pairs of opener and closer (empty: the calls end themselves); inside one, brackets around the calls

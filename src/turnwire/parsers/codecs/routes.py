@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 from turnwire.parsers.scanner import Scanner, prose_pattern
 
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["ChannelsPlan", "Header", "Part", "Route", "State", "plan_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(msgspec.Struct, frozen=True):
     """What a rule decides by: the header's text with its inner markers, the marker that ended it, the names of the
     tools on offer, and whether it stands inside a body rather than between messages."""
 
@@ -28,8 +28,7 @@ class Header:
     inside: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """Where a body goes. `drop`: nowhere if it ends as a call does, because it names no tool; else it is text.
     `broken`: the header was not quite as the format asks. `unsure`: it is a call only if its body is JSON."""
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from turnwire.parsers.codecs.arguments import JSON_TEXT, Arguments
 from turnwire.parsers.codecs.attributes import read_attribute
@@ -38,8 +40,7 @@ ENDERS: Final = frozenset({(CLOSE, "call"), (CLOSE, "tools"), (CLOSE, "message")
 _WORD = re.compile(r"\s*([A-Za-z_]*)(\s?)")
 
 
-@dataclass(frozen=True, slots=True)
-class Xtml:
+class Xtml(msgspec.Struct, frozen=True):
     """The table has nothing to vary but which stages are on: `thoughts` and `tools` say whether thoughts and calls
     are told apart from text."""
 
@@ -65,8 +66,7 @@ class Xtml:
         return replace(self, thoughts=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Tag:
+class Tag(msgspec.Struct, frozen=True):
     """A tag that was read: `marker` opens or closes element `name`; the text goes on at `stop`. A `cut` tag is the
     beginning of one at the end of the output. `whole`: it ended as it should."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from turnwire.parsers.codecs.envelope import Envelope
-from turnwire.parsers.dialect import Dialect, Reasoning
+from turnwire.parsers.dialect import Dialect, Reasoning, Signature
+from turnwire.parsers.writing import CallForm
 
 __all__ = ["DIALECTS"]
 
@@ -15,5 +16,10 @@ DIALECTS = (
         ends=("<|assistant_end|>", "</s>"),
         turns=("<|assistant_start|>",),
         aliases=("apertus2509",),
+        writes=CallForm(
+            section=("<|tools_prefix|>[", "]<|tools_suffix|>"), head='{{"{name}": ', tail="}}", between=", "
+        ),
+        known_by=(Signature(("<|inner_prefix|>",)),),
+        ids=("apertus",),
     ),
 )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from turnwire.parsers.codecs.envelope import Envelope
-from turnwire.parsers.dialect import Dialect, Reasoning
+from turnwire.parsers.dialect import Dialect, Reasoning, Signature
+from turnwire.parsers.writing import json_list
 
 __all__ = ["DIALECTS"]
 
 CALLS = Envelope(wrappers=(("<tool_calls>", "</tool_calls>"),), id_keys=("id",))
 STEPS = "Here are my reasoning steps:\n"
+FORM = json_list("<tool_calls>[", "]</tool_calls>")
 FINAL = ("[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]")
 
 DIALECTS = (
@@ -19,6 +21,9 @@ DIALECTS = (
         wrappers=FINAL,
         ends=("<|end|>",),
         aliases=("apriel", "apriel1_5"),
+        writes=FORM,
+        known_by=(Signature((FINAL[0],)),),
+        ids=("apriel-1.5", "apriel"),
     ),
     Dialect(
         name="apriel_1_6",
@@ -28,5 +33,8 @@ DIALECTS = (
         ends=("<|end|>",),
         turns=("<|begin_assistant|>",),
         aliases=("apriel1_6",),
+        writes=FORM,
+        known_by=(Signature((FINAL[0], "Here are my reasoning steps:")),),
+        ids=("apriel-1.6",),
     ),
 )

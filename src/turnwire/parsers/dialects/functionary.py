@@ -6,7 +6,8 @@ import re
 
 from turnwire.parsers.codecs.channels import Channels, Header, Route
 from turnwire.parsers.codecs.named import Named
-from turnwire.parsers.dialect import Dialect
+from turnwire.parsers.dialect import Dialect, Signature
+from turnwire.parsers.writing import CallForm
 
 __all__ = ["DIALECTS"]
 
@@ -37,6 +38,10 @@ DIALECTS = (
             closed=False,
         ),
         aliases=("functionary", "functionary_3_2", "functionary_medium_v3_2", "functionary_small_v3_2"),
+        # What comes before its calls is no thought but a message to the user.
+        writes=CallForm(head="{name}\n", tail="", between=">>>", thought=("all\n", ">>>", ""), answer="all\n"),
+        known_by=(Signature((">>>all",)),),
+        ids=("functionary*v3.2",),
     ),
     Dialect(
         name="functionary_v3_1",
@@ -50,5 +55,8 @@ DIALECTS = (
         ),
         ends=("<|eom_id|>", "<|eot_id|>", "<|end_of_text|>"),
         aliases=("functionary_3_1", "functionary_medium_v3_1", "functionary_small_v3_1"),
+        writes=CallForm(head="<function={name}>", tail="</function>"),
+        known_by=(Signature(("<function=", "</function>"), ("<parameter=",)),),
+        ids=("functionary*v3.1",),
     ),
 )

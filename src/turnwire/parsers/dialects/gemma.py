@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from turnwire.parsers.codecs.braced import Braced
-from turnwire.parsers.dialect import Dialect, Reasoning
+from turnwire.parsers.dialect import Dialect, Reasoning, Signature
+from turnwire.parsers.writing import ArgumentForm, CallForm
 
 __all__ = ["DIALECTS"]
 
@@ -13,13 +14,27 @@ DIALECTS = (
         reasoning=Reasoning(("<|channel>",), ("<channel|>",), labels=("thought\n", "thought"), mentions=False),
         calls=(Braced("<|tool_call>", "<tool_call|>", '<|"|>', wrong_close=("</tool_call>",)),),
         ends=("<turn|>", "<|tool_response>", "<end_of_turn>", "<eos>"),
-        turns=("<tool_response|>",),
+        turns=("<|turn>", "<turn|>", "<tool_response|>"),
         aliases=("gemma_4",),
+        writes=CallForm(
+            head="<|tool_call>call:{name}{{",
+            arguments=ArgumentForm("{key}:", "", ",", quotes=('<|"|>', '<|"|>')),
+            tail="}}<tool_call|>",
+        ),
+        known_by=(Signature(("<|channel>",)), Signature(("<|tool_call>call:",))),
+        ids=("gemma-4",),
     ),
     Dialect(
         name="functiongemma",
         calls=(Braced("<start_function_call>", "<end_function_call>", "<escape>", typed=True),),
         ends=("<start_function_response>", "<end_of_turn>", "<eos>"),
         aliases=("function_gemma",),
+        writes=CallForm(
+            head="<start_function_call>call:{name}{{",
+            arguments=ArgumentForm("{key}:", "", ",", quotes=("<escape>", "<escape>")),
+            tail="}}<end_function_call>",
+        ),
+        known_by=(Signature(("<start_function_call>",)),),
+        ids=("functiongemma", "function-gemma"),
     ),
 )

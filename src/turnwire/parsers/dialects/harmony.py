@@ -7,7 +7,8 @@ from typing import Final, Literal
 
 from turnwire.parsers.codecs.bare_channels import BareChannels
 from turnwire.parsers.codecs.channels import Channels, Header, Route
-from turnwire.parsers.dialect import Dialect
+from turnwire.parsers.dialect import Dialect, Encoding, Signature
+from turnwire.parsers.writing import CallForm
 
 __all__ = ["DIALECTS"]
 
@@ -92,5 +93,15 @@ DIALECTS = (
         router=HARMONY,
         aliases=("gpt_oss", "openai", "openai_gptoss", "gptoss"),
         reasoning_aliases=("gpt_oss", "openai_gptoss"),
+        writes=CallForm(
+            head="<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>",
+            tail="",
+            single=True,
+            thought=("<|channel|>analysis<|message|>", "<|end|>", "<|start|>assistant"),
+            answer="<|channel|>final<|message|>",
+        ),
+        known_by=(Signature(("<|channel|>", "<|message|>")),),
+        ids=("gpt-oss",),
+        encoding=Encoding.HARMONY,
     ),
 )

@@ -6,7 +6,8 @@ from typing import Final
 
 from turnwire.parsers.codecs.channels import Channels, Header, Route
 from turnwire.parsers.codecs.envelope import Envelope
-from turnwire.parsers.dialect import Dialect
+from turnwire.parsers.dialect import Dialect, Signature
+from turnwire.parsers.writing import CallForm
 
 __all__ = ["DIALECTS"]
 
@@ -41,5 +42,14 @@ DIALECTS = (
             ),
         ),
         reasoning_aliases=("inkling",),
+        writes=CallForm(
+            head="{name}" + CALL + '{{"name": "{name}", "args": ',
+            tail="}}" + ENDS[0],
+            between="<|message_model|>",
+            thought=("<|content_thinking|>", ENDS[0], "<|message_model|>"),
+            answer="<|content_text|>",
+        ),
+        known_by=(Signature((CALL,)),),
+        ids=("inkling",),
     ),
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from turnwire.parsers.codecs.envelope import Envelope
 from turnwire.parsers.codecs.named import Named
-from turnwire.parsers.dialect import Dialect, Reasoning
+from turnwire.parsers.dialect import Dialect, Reasoning, Signature
+from turnwire.parsers.writing import CallForm
 
 __all__ = ["DIALECTS"]
 
@@ -24,5 +25,18 @@ DIALECTS = (
         ends=("</s>",),
         aliases=("mistral_pre_v11", "mistral_v11", "mistral_v13", "ministral", "magistral", "devstral"),
         reasoning_aliases=("mistral_think",),
+        writes=CallForm(head="[TOOL_CALLS]{name}[ARGS]", tail=""),
+        known_by=(Signature(("[TOOL_CALLS]",)),),
+        ids=(
+            "mistral",
+            "mixtral",
+            "ministral",
+            "magistral",
+            "devstral",
+            "codestral",
+            "pixtral",
+            "voxtral",
+            "leanstral",
+        ),
     ),
 )

@@ -7,7 +7,8 @@ from typing import Final
 
 from turnwire.parsers.codecs.channels import Channels, Header, Route
 from turnwire.parsers.codecs.tagged import Headers, Tagged, Values
-from turnwire.parsers.dialect import Dialect
+from turnwire.parsers.dialect import Dialect, Signature
+from turnwire.parsers.writing import ArgumentForm, CallForm
 
 __all__ = ["DIALECTS"]
 
@@ -53,6 +54,16 @@ DIALECTS = (
             raw=False,
         ),
         aliases=("muse",),
+        writes=CallForm(
+            head=' to={name}<|message|><atem:function_calls>\n<atem:invoke name="{name}">\n',
+            arguments=ArgumentForm('<atem:parameter name="{key}">', "</atem:parameter>\n"),
+            tail="</atem:invoke>\n</atem:function_calls>",
+            single=True,
+            thought=(" to=self<|message|>", "<|eom|>", "<|start|>assistant"),
+            answer=" to=user<|message|>",
+        ),
+        known_by=(Signature(("<atem:function_calls>",)), Signature(("atem:", "to=self"))),
+        ids=("muse-glimmer", "muse"),
         reasoning_aliases=("muse",),
     ),
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from turnwire.parsers.codecs.envelope import Envelope
 from turnwire.parsers.codecs.tagged import Headers, PlainTags, Repairs, Tagged
-from turnwire.parsers.dialect import Dialect, Reasoning
+from turnwire.parsers.dialect import Dialect, Reasoning, Signature
+from turnwire.parsers.writing import ArgumentForm, CallForm
 
 __all__ = ["DIALECTS"]
 
@@ -42,8 +43,45 @@ DOTS = Tagged(
 
 DIALECTS = (
     Dialect(
-        name="step3", reasoning=Reasoning(by_default=True), calls=(STEP3,), ends=("<|EOT|>", "<｜end▁of▁sentence｜>")
+        name="step3",
+        reasoning=Reasoning(by_default=True),
+        calls=(STEP3,),
+        ends=("<|EOT|>", "<｜end▁of▁sentence｜>"),
+        turns=("<|BOT|>", "<|EOT|>"),
+        writes=CallForm(
+            section=("<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"),
+            head='<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="{name}">',
+            arguments=ArgumentForm('<steptml:parameter name="{key}">', "</steptml:parameter>"),
+            tail="</steptml:invoke><｜tool_call_end｜>",
+        ),
+        known_by=(Signature(("<steptml:invoke",)),),
+        ids=("step-3",),
     ),
-    Dialect(name="minicpm5", reasoning=Reasoning(), calls=(MINICPM5,)),
-    Dialect(name="dots", reasoning=Reasoning(), calls=(DOTS,), ends=("<|endofassistant|>", "<|endoftext|>")),
+    Dialect(
+        name="minicpm5",
+        reasoning=Reasoning(),
+        calls=(MINICPM5,),
+        writes=CallForm(
+            head='<function name="{name}">',
+            arguments=ArgumentForm('<param name="{key}">', "</param>"),
+            tail="</function>",
+        ),
+        known_by=(Signature(("<function name=", "<param name=")),),
+        ids=("minicpm-5",),
+    ),
+    Dialect(
+        name="dots",
+        reasoning=Reasoning(),
+        calls=(DOTS,),
+        ends=("<|endofassistant|>", "<|endoftext|>"),
+        turns=("<|userprompt|>", "<|response|>", "<|endofassistant|>"),
+        writes=CallForm(
+            section=(f"{DOTS_OPEN}\n", DOTS_CLOSE),
+            head='<invoke name="{name}">\n',
+            arguments=ArgumentForm('<parameter name="{key}">', "</parameter>\n"),
+            tail="</invoke>\n",
+        ),
+        known_by=(Signature((DOTS_OPEN,)),),
+        ids=("dots",),
+    ),
 )

@@ -6,7 +6,8 @@ from typing import Final
 
 from turnwire.parsers.codecs.channels import Channels, Header, Route
 from turnwire.parsers.codecs.named import Named
-from turnwire.parsers.dialect import Dialect
+from turnwire.parsers.dialect import Dialect, Signature
+from turnwire.parsers.writing import CallForm
 
 __all__ = ["DIALECTS"]
 
@@ -44,5 +45,14 @@ DIALECTS = (
             calls=CALLS,
         ),
         aliases=("solar", "solar_open_100b"),
+        writes=CallForm(
+            section=("<|tool_calls|>", "<|calls|>"),
+            head="<|tool_call:begin|>{index}<|tool_call:name|>{name}<|tool_call:args|>",
+            tail="<|tool_call:end|>",
+            thought=("<|think|>", "<|end|>", "<|begin|>assistant"),
+            answer="<|content|>",
+        ),
+        known_by=(Signature(("<|tool_call:begin|>",)),),
+        ids=("solar-open",),
     ),
 )

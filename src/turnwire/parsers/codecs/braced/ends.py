@@ -11,7 +11,7 @@ from typing import Final
 
 from turnwire.parsers.scanner import WAIT, Scanner, blanks
 
-__all__ = ["RUN_ON", "ends_string", "key_follows"]
+__all__ = ["LOOK", "OPENS_STRING", "RUN_ON", "bare_key", "ends_output", "ends_string", "key_follows"]
 
 LOOK: Final = 64
 """How far is looked ahead."""
@@ -19,6 +19,10 @@ LOOK: Final = 64
 RUN_ON: Final = re.compile(r"(-?[0-9][0-9.eE+-]*|true|false|null|True|False|None)\s+([A-Za-z_]\w*):\s*(.*)", re.DOTALL)
 """A number or a word, then a key with its colon, where a comma should be."""
 
+OPENS_STRING: Final = re.compile(r"(?:[{,](?:\s|\\n){0,8}[A-Za-z_][\w.-]{0,40}\s{0,8}:|\[)(?:\s|\\n){0,8}\Z")
+"""JSON text after which a mark opens a string, in a call that a string quotes."""
+
+_BRACKETS = re.compile(r"[\s}\]]*")
 _AHEAD = re.compile(r"""[ \t\r\n]*([^\s:,{}\[\]<>"']*)[ \t\r\n]*""")
 
 
@@ -56,11 +60,27 @@ def ends_string(
         return key_follows(text, at + 1, closing) if inside == "{" else _element_follows(text, at + 1, closing, mark)
     marker = closers.at(text, at, closing)
     if marker is not None:
-        return None if marker is WAIT else True
+        end = at + len(marker)
+        if marker is WAIT or end == len(text):
+            return True if closing and marker is not WAIT else None
+        return text[end] not in "\"'`\\"  # code that speaks of both
     if inside != "{":
         return False
     key = bare_key(text, at, closing)
     return None if key is None else bool(key) and known(key)
+
+
+def ends_output(text: str, pos: int, closing: bool, closers: Scanner) -> bool | None:
+    """Whether the output ends here with nothing but brackets and a closer. None if only more text can tell."""
+    found = _BRACKETS.match(text, pos)
+    at = pos if found is None else found.end()
+    marker = closers.at(text, at, closing) if at < len(text) else None
+    if marker is WAIT:
+        return None
+    end = blanks(text, at + len(marker or ""))
+    if end < len(text) or end - pos > LOOK:
+        return False
+    return True if closing else None
 
 
 def _bracket_ends(text: str, pos: int, closing: bool, closers: Scanner) -> bool | None:

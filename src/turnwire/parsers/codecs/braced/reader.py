@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from turnwire.parsers.codecs.braced.text import BracedText
 from turnwire.parsers.codecs.steps import CallSteps
@@ -22,8 +23,7 @@ __all__ = ["Braced"]
 NAME_LIMIT: Final = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Braced:
+class Braced(msgspec.Struct, frozen=True):
     """The table of a braced syntax: the wrapper around each call, the word before the name, the mark on both sides of
     a string. `typed`: the schema may make something else of a quoted text. `wrong_close` are closers of other formats
     that are accepted. Without its wrapper a call counts at the start of a line, if the tool is offered."""
@@ -174,7 +174,9 @@ class BracedCodec(CallSteps[State]):
     def _begin(self) -> None:
         tool = self._machine.tools.get("".join(self._name))
         schema = None if tool is None else tool.schema
-        self._reader = BracedText(self._table.quote, self._plan.closers, schema, self._table.typed)
+        self._reader = BracedText(
+            self._table.quote, self._plan.closers, schema, self._table.typed, self._sink.argued_tail
+        )
         self._state = State.BODY
 
     def _unnamed(self, pos: int) -> int:

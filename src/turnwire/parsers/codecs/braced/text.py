@@ -7,7 +7,15 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, Final
 
-from turnwire.parsers.codecs.braced.ends import RUN_ON, bare_key, ends_string, key_follows
+from turnwire.parsers.codecs.braced.ends import (
+    LOOK,
+    OPENS_STRING,
+    RUN_ON,
+    bare_key,
+    ends_output,
+    ends_string,
+    key_follows,
+)
 from turnwire.parsers.codecs.json_text import JsonText
 from turnwire.parsers.scanner import WAIT, Scanner, blanks
 from turnwire.parsers.schema import ANY, Shape, escape, quote, shape_of, write
@@ -42,7 +50,9 @@ class BracedText:
     Text between two `quote` marks is a string, byte for byte; with `typed` the schema may still make something else of
     it. Anything else is a number or a word, typed by the schema; what is neither is a string."""
 
-    def __init__(self, quote_mark: str, closers: frozenset[str], schema: Any, typed: bool = False) -> None:
+    def __init__(
+        self, quote_mark: str, closers: frozenset[str], schema: Any, typed: bool = False, told: Callable[[], str] = str
+    ) -> None:
         self.done = False
         self.ended = False
         self.noisy = False
@@ -56,6 +66,7 @@ class BracedText:
         self._end = Scanner([quote_mark])
         self._ends = Scanner(closers)
         self._typed = typed
+        self._told = told  # the end of what was taken already
         self._root = schema
         self._kinds: list[str] = []
         self._depths = {"{": 0, "[": 0}
@@ -66,6 +77,7 @@ class BracedText:
         self._held: list[str] = []
         self._json = JsonText()
         self._streams = True
+        self._inner = 0  # strings that are open in a call which the string quotes
         self._schema: Any = schema
         self.out: list[str] = []
         first = re.escape(quote_mark[0])
@@ -234,6 +246,7 @@ class BracedText:
         types = self._shape().types
         self._streams = not self._typed or types is None or "string" in types
         self._held = []
+        self._inner = 0
         if self._streams:
             self.out.append('"')
         self._state = State.STRING
@@ -243,6 +256,11 @@ class BracedText:
             self.out.append(escape(text))
         else:
             self._held.append(text)
+
+    def _tail(self) -> str:
+        """The end of the string so far."""
+        told = self._told() + "".join(self.out) if self._streams else "".join(self._held)
+        return told[-LOOK:]
 
     def _missing(self, key: str) -> bool:
         """Whether a key names a member of the object that it does not have yet."""
@@ -257,6 +275,12 @@ class BracedText:
         if stop < 0:
             return start
         ends = ends_string(text, stop, closing, self._kinds[-1], self._ends, self._mark, self._missing)
+        if ends and self._inner:  # of a call that the string quotes, unless the output ends here
+            ends = ends_output(text, stop, closing, self._ends)
+            if ends is False:
+                self._inner -= 1
+        elif ends is False:
+            self._inner += OPENS_STRING.search(self._tail()) is not None
         if ends is None:
             return start
         if not ends:
