@@ -7,7 +7,7 @@ INSTALL := @$(BIN)/python tools/install.py
 CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwire
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test coverage test-clients test-engines lint bench fuzz clean
+.PHONY: help serve test coverage test-clients test-engines test-sglang lint bench fuzz clean
 
 help:
 	@echo "make serve         run the gateway on the embedded model (http://127.0.0.1:8390)"
@@ -15,6 +15,7 @@ help:
 	@echo "make coverage      the same, and which lines they reach"
 	@echo "make test-clients  run the real, pinned clients against the gateway"
 	@echo "make test-engines  run the real engines behind the gateway"
+	@echo "make test-sglang   the same with real SGLang, which takes a second large installation"
 	@echo "make lint          ruff, mypy --strict, import contracts"
 	@echo "make fuzz          ten minutes of hostile text through every dialect"
 	@echo "make bench         CPU per token of the stream path"
@@ -46,8 +47,12 @@ test-clients: $(VENV)/.dev
 	$(BIN)/pytest -n 2 -m clients tests/clients $(ARGS)
 
 test-engines: $(VENV)/.dev
-	$(BIN)/python tools/engines.py install
-	$(BIN)/pytest -m engines tests/engines_real $(ARGS)
+	$(BIN)/python tools/engines.py install vllm
+	$(BIN)/pytest -m "engines and not sglang" tests/engines_real $(ARGS)
+
+test-sglang: $(VENV)/.dev
+	$(BIN)/python tools/engines.py install sglang
+	$(BIN)/pytest -m sglang tests/engines_real $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -364,6 +364,8 @@ def main() -> int:
         case [name, *options] if name in SERVERS:
             with SERVERS[name](cache() / f"{name}.log", *options) as server:
                 print(f"{name} answers at {server.url} (Ctrl-C ends it)", flush=True)
+                # Asked to end in any way, it takes the engine along.
+                signal.signal(signal.SIGTERM, signal.default_int_handler)
                 try:
                     signal.pause()
                 except KeyboardInterrupt:

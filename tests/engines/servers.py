@@ -184,6 +184,7 @@ class FakeVLLM(FakeServer):
     priorities = True
     caching = True
     native = False
+    kv_event_sources: dict[str, Any] | None = None
 
     def routes(self, router: web.UrlDispatcher) -> None:
         router.add_post("/v1/completions", self.generate)
@@ -191,6 +192,8 @@ class FakeVLLM(FakeServer):
         router.add_get("/health", _always(dict))
         router.add_get("/version", _always(lambda: {"version": self.version}))
         router.add_get("/metrics", self.metrics)
+        if self.kv_event_sources is not None:
+            router.add_get("/kv_event_sources", _always(lambda: self.kv_event_sources))
         router.add_get(
             "/v1/models",
             _always(lambda: {"object": "list", "data": [{"id": "toy", "max_model_len": self.window}]}),
@@ -275,10 +278,14 @@ class FakeSGLang(FakeServer):
     incremental = True
     low_first = False
     tokenizer_path = "toy"
+    known_ids: int | None = None
+    answers_detokenize = True
+    kv_events_config: str | None = None
 
     def routes(self, router: web.UrlDispatcher) -> None:
         router.add_post("/generate", self.generate)
         router.add_post("/abort_request", self.abort)
+        router.add_post("/detokenize", self.detokenize)
         router.add_get("/health", _always(dict))
         router.add_get("/v1/models", _always(lambda: {"data": [{"id": "toy", "max_model_len": self.window}]}))
         router.add_get(
@@ -294,6 +301,7 @@ class FakeSGLang(FakeServer):
                     "schedule_low_priority_values_first": self.low_first,
                     "disable_radix_cache": False,
                     "incremental_streaming_output": self.incremental,
+                    "kv_events_config": self.kv_events_config,
                     "model_path": "toy",
                 }
             ),
@@ -302,6 +310,14 @@ class FakeSGLang(FakeServer):
     async def abort(self, request: web.Request) -> web.Response:
         self.notices.append(await request.json())
         return web.Response()
+
+    async def detokenize(self, request: web.Request) -> web.Response:
+        if not self.answers_detokenize:
+            raise web.HTTPNotFound
+        known = self.tokenizer.vocab_size if self.known_ids is None else self.known_ids
+        tokens = [token for (token,) in (await request.json())["tokens"]]
+        texts = [self.tokenizer.decode([token]) if token < known else "" for token in tokens]
+        return web.json_response({"text": texts})
 
     def asked(self, body: dict[str, Any]) -> tuple[list[int], Sampling]:
         params = body["sampling_params"]

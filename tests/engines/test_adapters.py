@@ -21,7 +21,7 @@ from turnwire.engines.trtllm import TRTLLMEngine
 from turnwire.engines.upstream.chat import OpenAIEngine
 from turnwire.engines.vllm import VLLMEngine
 
-from .conformance import collect, fails, ids_of, request, text_of
+from .conformance import collect, fails, ids_of, request, soon, text_of
 from .servers import FakeChat, FakeLlamaCpp, FakeServer, FakeSGLang, FakeTRTLLM, FakeVLLM
 from .toytokenizer import ToyTokenizer
 
@@ -85,7 +85,7 @@ async def test_prompt_ids_and_limits(kind: str) -> None:
     assert body["stream"] is True
 
 
-@pytest.mark.parametrize(("kind", "room"), [("vllm", 920), ("sglang", 919), ("llamacpp", 920)])
+@pytest.mark.parametrize(("kind", "room"), [("vllm", 920), ("sglang", 918), ("llamacpp", 920)])
 async def test_the_window_bounds_what_is_asked_for(kind: str, room: int) -> None:
     for wish in (None, 5000):
         body = await sent(kind, request(max_tokens=wish))
@@ -291,8 +291,58 @@ async def test_sglang_is_told_to_stop_a_left_stream() -> None:
         stream = pull(engine, request())
         await anext(stream)
         await stream.aclose()
-        await asyncio.sleep(0.2)
-        assert server.notices == [{"rid": "req-1"}]
+        await soon(lambda: bool(server.notices))
+        assert server.notices == [{"rid": server.requests[0]["rid"]}]
+
+
+async def test_sglang_knows_no_two_requests_by_names_of_which_one_begins_like_the_other() -> None:
+    """It aborts every request whose name begins with the one that was told."""
+    async with opened("sglang", Line(text="word " * 5)) as (engine, server, _info):
+        await asyncio.gather(*(collect(engine, request()) for _ in range(8)))
+        names = [body["rid"] for body in server.requests]
+        assert all(name.startswith("req-1-") for name in names)
+        assert not any(one != other and other.startswith(one) for one in names for other in names)
+        assert len(set(names)) == 8
+        assert not server.notices
+
+
+async def test_sglang_gets_no_prompt_that_it_would_refuse() -> None:
+    async with opened("sglang", Line(text="one")) as (engine, server, _info):
+        error, _text = await fails(engine, request([100] * 994))
+        assert (error.kind, "prompt is too long: 994 tokens > 993" in error.message) == ("context_overflow", True)
+        await collect(engine, request([100] * 993))
+        (body,) = server.requests
+        assert body["sampling_params"]["max_new_tokens"] == 5
+
+
+async def test_sglang_gets_no_id_that_its_model_does_not_have() -> None:
+    """A single one would end the server."""
+    ToyTokenizer().encode("many words that both sides know by the same ids")
+    async with opened("sglang", Line(text="one"), known_ids=150) as (engine, server, info):
+        assert any("not the server's" in warning for warning in info.warnings)
+        error, _text = await fails(engine, request([149, 150]))
+        assert (error.kind, "token id 150" in error.message) == ("invalid_request", True)
+        assert not server.requests
+        await collect(engine, request([100, 149]))
+    async with opened("sglang", Line(text="one"), answers_detokenize=False) as (_engine, _server, info):
+        assert any("could not be compared" in warning for warning in info.warnings)
+
+
+async def test_vllm_tells_where_its_cache_events_are() -> None:
+    told = {"publisher": "zmq", "endpoint": "tcp://*:5557", "replay_endpoint": "tcp://*:6557", "topic": "kv"}
+    async with opened("vllm", kv_event_sources={"0": told, "1": told}) as (_engine, _server, info):
+        assert [source.endpoint for source in info.kv_events] == ["tcp://127.0.0.1:5557", "tcp://127.0.0.1:5558"]
+        assert [source.replay for source in info.kv_events] == ["tcp://127.0.0.1:6557", "tcp://127.0.0.1:6558"]
+    async with opened("vllm") as (_engine, _server, info):
+        assert info.kv_events == ()
+
+
+async def test_sglang_tells_where_its_cache_events_are() -> None:
+    told = '{"publisher":"zmq","endpoint":"tcp://*:5557","topic":"kv"}'
+    async with opened("sglang", kv_events_config=told) as (_engine, _server, info):
+        assert [source.endpoint for source in info.kv_events] == ["tcp://127.0.0.1:5557"]
+    async with opened("sglang", kv_events_config="{no") as (_engine, _server, info):
+        assert info.kv_events == ()
 
 
 async def test_llamacpp_finds_the_ids_that_its_server_left_out() -> None:

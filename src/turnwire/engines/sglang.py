@@ -7,8 +7,10 @@ or only what is new) read the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import secrets
+from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -29,6 +31,8 @@ from turnwire.engines.interface import (
     TokenBatch,
     TokenLogprob,
 )
+from turnwire.engines.kv_source import KVSource, kv_source
+from turnwire.engines.vocabulary import check_ids, differences, id_count, sample
 from turnwire.turns import FinishReason
 
 __all__ = ["SGLangEngine", "SGLangReading"]
@@ -143,6 +147,17 @@ class _ServerInfo(msgspec.Struct):
     disable_radix_cache: bool = False
     incremental_streaming_output: bool | None = None
     stream_output: bool | None = None
+    kv_events_config: str | None = None
+
+
+class _Texts(msgspec.Struct):
+    text: list[str]
+
+
+_NO_PROMPT = 7
+"""How many tokens of its window SGLang keeps free of prompts."""
+_NO_ANSWER = 2
+"""How many it never fills at all."""
 
 
 class SGLangEngine(SpellingEngine):
@@ -156,6 +171,7 @@ class SGLangEngine(SpellingEngine):
         cached_tokens=True,
     )
     _low_first = False
+    _id_count = 0
 
     async def _discover(self) -> EngineInfo:
         models = (await self._ask("/v1/models", Models)).data
@@ -183,18 +199,71 @@ class SGLangEngine(SpellingEngine):
                 "every chunk repeats the whole answer so far, which costs quadratic time: "
                 "start SGLang with --incremental-streaming-output"
             )
+        warnings += await self._compare()
         self._low_first = info.schedule_low_priority_values_first
         self.capabilities = msgspec.structs.replace(self.capabilities, priority=info.enable_priority_scheduling)
         return EngineInfo(
-            name="sglang", version=info.version, model=known.id, window=self._window, warnings=tuple(warnings)
+            name="sglang",
+            version=info.version,
+            model=known.id,
+            window=self._window,
+            kv_events=self._kv_events(info.kv_events_config),
+            warnings=tuple(warnings),
         )
+
+    async def _compare(self) -> list[str]:
+        """Whether the server's tokenizer is ours. An id that its model does not have ends the whole server, so what it
+        has is found out, and no other id is sent."""
+        count = self._id_count = id_count(self._tokenizer)
+        ids = sample(count)
+        texts = await self._spelled(ids)
+        if texts is None:
+            return ["the tokenizer could not be compared with the server's: /detokenize does not answer"]
+        if not (found := differences(self._tokenizer, ids, texts)):
+            return []
+        self._id_count = await self._count(count)
+        token, ours, theirs = found[0]
+        return [
+            f"the tokenizer is not the server's: token {token} is {ours!r} here and {theirs!r} there "
+            f"({len(found)} of {len(ids)} differ); give the model's own with --tokenizer"
+        ]
+
+    async def _spelled(self, ids: Sequence[int]) -> list[str] | None:
+        question = {"model": self._model, "tokens": [[token] for token in ids], "skip_special_tokens": False}
+        answer = await self._maybe("/detokenize", _Texts, question)
+        return answer.text if answer is not None and len(answer.text) == len(ids) else None
+
+    async def _count(self, most: int) -> int:
+        """How many ids the server's tokenizer has, up to `most`: the ids after its last one have no text."""
+        low, high = 0, most
+        while low < high:
+            middle = (low + high) // 2
+            texts = await self._spelled([middle])
+            if texts and texts[0]:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _kv_events(self, told: str | None) -> tuple[KVSource, ...]:
+        try:
+            config = msgspec.json.decode(told, type=dict[str, Any]) if told else {}
+        except msgspec.DecodeError:
+            config = {}
+        source = kv_source(config, urlsplit(self._base).hostname or "127.0.0.1")
+        return (source,) if source is not None else ()
 
     def _call(self, request: GenerateRequest) -> Call:
         sampling, hints = request.sampling, request.hints
+        prompt, window = list(request.prompt_ids), self._window
+        if window is not None and len(prompt) > window - _NO_PROMPT:
+            raise EngineError(
+                "context_overflow", f"prompt is too long: {len(prompt)} tokens > {window - _NO_PROMPT} maximum"
+            )
+        check_ids(prompt, self._id_count)
         params = made(
             {
-                # SGLang wants room for one token more than it generates.
-                "max_new_tokens": self._room(request, reserve=1),
+                "max_new_tokens": self._room(request, reserve=_NO_ANSWER),
                 **sampling_wishes(sampling),
                 "sampling_seed": sampling.seed,
                 "stop": list(sampling.stop) or None,
@@ -208,8 +277,9 @@ class SGLangEngine(SpellingEngine):
         if request.constraint is not None:
             params.update(_guidance(request.constraint))
         body: dict[str, object] = {
-            "rid": hints.request_id,
-            "input_ids": list(request.prompt_ids),
+            # Aborts go to every id that begins like theirs, so each has the same length and an end of its own.
+            "rid": f"{hints.request_id}-{secrets.token_hex(8)}",
+            "input_ids": prompt,
             "sampling_params": params,
             "stream": True,
         }
@@ -229,9 +299,9 @@ class SGLangEngine(SpellingEngine):
     def _reading(self, request: GenerateRequest) -> SGLangReading:
         return SGLangReading(self.name, len(request.prompt_ids), self._speller(request))
 
-    def _abort_call(self, request: GenerateRequest) -> Call:
+    def _abort_call(self, call: Call) -> Call:
         """SGLang looks for closed connections only now and then; told by name, it stops at once."""
-        return Call("/abort_request", {"rid": request.hints.request_id})
+        return Call("/abort_request", {"rid": call.body["rid"]})
 
 
 def _guidance(constraint: Constraint) -> dict[str, object]:

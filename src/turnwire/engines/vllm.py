@@ -8,6 +8,8 @@ says which flag turns on what it lacks.
 from __future__ import annotations
 
 import re
+from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -16,6 +18,7 @@ from turnwire.engines.http.engine import Call, HTTPEngine
 from turnwire.engines.http.served import Models
 from turnwire.engines.http.wishes import made, sampling_wishes
 from turnwire.engines.interface import Capabilities, Constraint, EngineError, EngineInfo, GenerateRequest
+from turnwire.engines.kv_source import KVSource, kv_source
 
 __all__ = ["VLLMEngine"]
 
@@ -78,7 +81,21 @@ class VLLMEngine(HTTPEngine):
             cache_salt=True,
             cached_tokens=cached,
         )
-        return EngineInfo(name="vllm", version=number, model=self._model, window=self._window, warnings=tuple(warnings))
+        return EngineInfo(
+            name="vllm",
+            version=number,
+            model=self._model,
+            window=self._window,
+            kv_events=await self._kv_events(),
+            warnings=tuple(warnings),
+        )
+
+    async def _kv_events(self) -> tuple[KVSource, ...]:
+        """Where it publishes what its cache holds; it tells in its development mode only."""
+        told = await self._maybe("/kv_event_sources", dict[str, dict[str, Any]]) or {}
+        host = urlsplit(self._base).hostname or "127.0.0.1"
+        found = (kv_source(config, host, int(rank)) for rank, config in sorted(told.items()) if rank.isdecimal())
+        return tuple(source for source in found if source is not None)
 
     async def _metrics(self) -> str:
         try:

@@ -79,8 +79,8 @@ class HTTPEngine(ABC):
     def _reading(self, request: GenerateRequest) -> Reading:
         """How the answer to `request` reads."""
 
-    def _abort_call(self, request: GenerateRequest) -> Call | None:
-        """What to send when a stream is left before its end, where closing the connection is not enough."""
+    def _abort_call(self, call: Call) -> Call | None:
+        """What to send when the stream of `call` is left before its end, where closing the connection is not enough."""
         return None
 
     def _headers(self) -> dict[str, str]:
@@ -114,7 +114,7 @@ class HTTPEngine(ABC):
                 self._reading(request),
                 receiver,
                 notes=call.notes,
-                left=partial(self._leave, request),
+                left=partial(self._leave, self._abort_call(call)),
             )
         except EngineError as error:
             return refuse(error, receiver)
@@ -184,8 +184,8 @@ class HTTPEngine(ABC):
         )
         return head.encode("latin-1", "replace") + body
 
-    def _leave(self, request: GenerateRequest) -> None:
-        if (notice := self._abort_call(request)) is not None:
+    def _leave(self, notice: Call | None) -> None:
+        if notice is not None:
             self._aside(notice)
 
     async def _ask(self, path: str, kind: type[_T], body: Mapping[str, object] | None = None) -> _T:
@@ -209,10 +209,10 @@ class HTTPEngine(ABC):
         except (aiohttp.ClientError, ConnectionError, TimeoutError) as error:
             raise self._unreachable(error) from error
 
-    async def _maybe(self, path: str, kind: type[_T]) -> _T | None:
+    async def _maybe(self, path: str, kind: type[_T], body: Mapping[str, object] | None = None) -> _T | None:
         """Like `_ask`, for what not every version answers."""
         try:
-            return await self._ask(path, kind)
+            return await self._ask(path, kind, body)
         except EngineError as error:
             if error.kind == "unreachable":
                 raise

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from turnwire.engines.http.stops import StopFinder
+from turnwire.engines.vocabulary import Vocabulary
 
 __all__ = ["Speller", "SpellingTokenizer"]
 
@@ -20,7 +21,7 @@ class _Detokenizer(Protocol):
     def flush(self) -> str: ...
 
 
-class SpellingTokenizer(Protocol):
+class SpellingTokenizer(Vocabulary, Protocol):
     """The part of a tokenizer that spelling needs."""
 
     def detokenizer(self, *, skip_special: bool = False) -> _Detokenizer: ...

@@ -32,6 +32,7 @@ from turnwire.engines.vllm_core.generation import CoreGeneration
 from turnwire.engines.vllm_core.layouts import ABORT, ADD, Output, Outputs
 from turnwire.engines.vllm_core.reception import Patience, Reception
 from turnwire.engines.vllm_core.requests import add_of
+from turnwire.engines.vocabulary import id_count
 from turnwire.prompts.prompt import Tokenizer
 
 __all__ = ["VLLMCoreEngine"]
@@ -76,7 +77,7 @@ class VLLMCoreEngine:
             self,
             state=state or state_file(address),
             patience=patience or Patience(),
-            expected=tokenizer.vocab_size,
+            expected=id_count(tokenizer),
             name=self._prefix,
         )
         self._cores = self._reception.cores
@@ -135,7 +136,7 @@ class VLLMCoreEngine:
         return tuple(source for source in found if source is not None)
 
     def _warnings(self) -> tuple[str, ...]:
-        ours, theirs = self._tokenizer.vocab_size, self._cores.vocabulary
+        ours, theirs = id_count(self._tokenizer), self._cores.vocabulary
         if ours <= theirs:
             return ()
         return (

@@ -35,7 +35,7 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds: until a core must greet, until it must have loaded its model, until one that runs must answer a new
     frontend; and how long a core may say nothing before it is asked whether it lives, and then until it says so."""
 
-    greeting: float = 120.0
+    greeting: float = 300.0
     loading: float = 3600.0
     attaching: float = 5.0
     silence: float = 30.0

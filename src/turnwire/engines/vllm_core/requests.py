@@ -16,6 +16,7 @@ import msgspec
 from turnwire.engines.http.wishes import made
 from turnwire.engines.interface import Constraint, EngineError, GenerateRequest
 from turnwire.engines.vllm_core.layouts import Add
+from turnwire.engines.vocabulary import check_ids
 from turnwire.turns import Sampling
 
 __all__ = ["add_of", "probe_of"]
@@ -83,13 +84,7 @@ def _prompt(ids: Sequence[int], window: int, vocabulary: int) -> list[int]:
         raise EngineError(
             "context_overflow", f"prompt is too long: {len(prompt)} tokens > {window - 1} that leave room for an answer"
         )
-    if max(prompt) >= vocabulary or min(prompt) < 0:
-        wrong = next(token for token in prompt if not 0 <= token < vocabulary)
-        raise EngineError(
-            "invalid_request",
-            f"the prompt has the token id {wrong}, but the engine's vocabulary ends at {vocabulary - 1}; "
-            "the tokenizer is not this model's",
-        )
+    check_ids(prompt, vocabulary)
     return prompt
 
 
