@@ -6,19 +6,25 @@ whatever has these methods is an API.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from turnwire.continuity import header as prefix_header
 from turnwire.gateway.turns.arrival import Arrival
 from turnwire.gateway.turns.record import TurnRecord
+from turnwire.protocols.decoded import DecodedParts
 from turnwire.protocols.framing import SSE, Framing
 from turnwire.protocols.wire import Encoder, ErrorReply, Inbound, TurnFacts, TurnFailure
 
-__all__ = ["Api", "Headers", "answer_headers", "facts_of"]
+__all__ = ["Api", "Headers", "answer_headers", "decoded", "facts_of"]
 
 E = TypeVar("E")
+T = TypeVar("T")
+
+_LARGE = 1 << 20
+"""Bytes of a body that the event loop does not decode itself."""
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -53,6 +59,14 @@ class Api(Protocol[E]):
     def headers(self, turn: TurnRecord[E]) -> Headers:
         """What the answer says about itself before its first byte."""
         ...
+
+
+async def decoded(body: bytes, cache: DecodedParts, work: Callable[[DecodedParts | None], T]) -> T:
+    """What `work` makes of a body. A large one is decoded beside the event loop, without the cache of what was decoded
+    before: it is not made for two at a time."""
+    if len(body) < _LARGE:
+        return work(cache)
+    return await asyncio.to_thread(work, None)
 
 
 def facts_of(turn: TurnRecord[E], diagnostics: Mapping[str, object] | None = None) -> TurnFacts:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from turnwire.gateway.apis.api import Headers, answer_headers, facts_of
+from turnwire.gateway.apis.api import Headers, answer_headers, decoded, facts_of
 from turnwire.gateway.turns.arrival import Arrival
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.protocols import chat
@@ -31,7 +31,11 @@ class Chat:
         self._decoded = DecodedParts()
 
     async def decode(self, arrival: Arrival) -> Sequence[Inbound[Echo]]:
-        inbound = chat.decode(arrival.body, arrival.headers, limits=self._limits, cache=self._decoded)
+        inbound = await decoded(
+            arrival.body,
+            self._decoded,
+            lambda cache: chat.decode(arrival.body, arrival.headers, limits=self._limits, cache=cache),
+        )
         inbound.choices = inbound.echo.choices
         return [inbound]
 

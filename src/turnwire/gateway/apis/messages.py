@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from turnwire.gateway.apis.api import Headers, answer_headers, facts_of
+from turnwire.gateway.apis.api import Headers, answer_headers, decoded, facts_of
 from turnwire.gateway.stores.store import Store
 from turnwire.gateway.turns.arrival import Arrival
 from turnwire.gateway.turns.ids import mint
@@ -37,7 +37,11 @@ class Messages:
         self._decoded = DecodedParts()
 
     async def decode(self, arrival: Arrival) -> Sequence[Inbound[Echo]]:
-        inbound = anthropic.decode(arrival.body, arrival.headers, limits=self._limits, cache=self._decoded)
+        inbound = await decoded(
+            arrival.body,
+            self._decoded,
+            lambda cache: anthropic.decode(arrival.body, arrival.headers, limits=self._limits, cache=cache),
+        )
         key = anthropic.thread_key(inbound)
         if key is None:
             return [inbound]

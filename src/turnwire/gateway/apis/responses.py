@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from turnwire.gateway.apis.api import Headers, answer_headers, facts_of
+from turnwire.gateway.apis.api import Headers, answer_headers, decoded, facts_of
 from turnwire.gateway.stores.responses import ResponseStore, RunningResponse
 from turnwire.gateway.turns.arrival import Arrival
 from turnwire.gateway.turns.record import TurnRecord
@@ -53,13 +53,17 @@ class Responses:
         self._decoded = DecodedParts()
 
     async def decode(self, arrival: Arrival) -> Sequence[Inbound[Echo]]:
-        request = self.read(arrival)
+        request = await self.read(arrival)
         stored = await self.store.resolve(arrival.tenant, request)
         return [self.decoded(request, arrival, stored)]
 
-    def read(self, arrival: Arrival) -> RequestBody:
+    async def read(self, arrival: Arrival) -> RequestBody:
         """The request before anything that it refers to is known."""
-        return responses.read_request(arrival.body, self._limits, cache=self._decoded)
+        return await decoded(
+            arrival.body,
+            self._decoded,
+            lambda cache: responses.read_request(arrival.body, self._limits, cache=cache),
+        )
 
     def decoded(self, request: RequestBody, arrival: Arrival, stored: Stored | None) -> Inbound[Echo]:
         """The request with what it refers to."""

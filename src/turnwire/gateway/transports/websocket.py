@@ -100,7 +100,7 @@ class _SocketResponses:
         self.generates = True
 
     async def decode(self, arrival: Arrival) -> Sequence[Inbound[Echo]]:
-        request = self._api.read(arrival)
+        request = await self._api.read(arrival)
         if request.type != "response.create":
             raise TurnFailure(
                 "invalid_request", f"type: '{request.type}' is not known here; send response.create", param="type"

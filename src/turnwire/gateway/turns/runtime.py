@@ -16,6 +16,7 @@ import msgspec
 from turnwire.continuity import SessionTracker, Verdict, session_key
 from turnwire.engines.interface import Engine, EngineInfo
 from turnwire.engines.pool.pool import WorkerPool
+from turnwire.gateway.turns.size_bound import SizeBound
 from turnwire.parsers import Dialect
 from turnwire.profiles import Profile
 from turnwire.prompts.builder import PromptBuilder
@@ -89,6 +90,7 @@ class ModelRuntime:
         self._sealer = sealer
         self._store = store
         self._recalled = RecallCache()
+        self._bound = SizeBound(tokenizer, window)
         self._tracker = tracker if tracker is not None else SessionTracker()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="prompt")
 
@@ -138,11 +140,26 @@ class ModelRuntime:
     async def prepare(self, inbound: Inbound[Any], tenant: str) -> tuple[Prompt, Verdict]:
         """The prompt, and whether it keeps the session's prefix."""
         conversation = inbound.conversation
+        await self._refuse_the_hopeless(conversation)
         prompt = await self.build(conversation, tenant)
         if not self.writes_prompts:
             return prompt, Verdict(state="unseen")
         key = session_key(tenant, conversation)
         return prompt, self._tracker.compare(key, prompt, conversation, previous=inbound.previous_turn)
+
+    async def _refuse_the_hopeless(self, conversation: Conversation) -> None:
+        """Refuse what cannot fit into the window before it is rendered and tokenized."""
+        if not self.writes_prompts or not self._bound.looks_large(conversation):
+            return
+        loop = asyncio.get_running_loop()
+        least = await loop.run_in_executor(self._threads, self._bound.least_tokens, conversation)
+        if least > self.window:
+            raise TurnFailure(
+                "context_overflow",
+                f"The prompt has at least {least} tokens and the model's window is {self.window}.",
+                prompt_tokens=least,
+                window=self.window,
+            )
 
     def remember(self, turn: TurnRecord[Any]) -> None:
         """Keep what the next turn needs: its tokens to compare with, and the raw turn for clients that drop or rewrite
