@@ -117,9 +117,15 @@ def shared_prefix(one: array[int], other: array[int]) -> int:
     place = 0
     while place < size and one[place : place + _CHUNK] == other[place : place + _CHUNK]:
         place += _CHUNK
-    while place < size and one[place] == other[place]:
-        place += 1
-    return min(place, size)
+    # Within the chunk where they part, by halves.
+    low, high = min(place, size), min(place + _CHUNK, size)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 class SessionTracker:
