@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
 from tests.gateway.conftest import running
+
 from turnwire.gateway.settings import Settings
 from turnwire.gateway.setup.assembly import AssemblyError, assemble
 
