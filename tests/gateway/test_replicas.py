@@ -19,6 +19,7 @@ from turnwire.gateway.turns.runtime import ModelRuntime
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.recall.recall import RecallCache
 from turnwire.prompts.recall.store import MemoryTurnStore
+from turnwire.prompts.replay.assembled import AssembledPromptCache
 from turnwire.prompts.replay.splicer import TemplateSplicer
 from turnwire.prompts.templates.template import ChatTemplate
 from turnwire.prompts.tokenizers.load import load_tokenizer
@@ -216,6 +217,7 @@ async def test_turns_replay_exactly_on_a_gateway_that_has_forgotten_them(
 
     monkeypatch.setattr(ModelRuntime, "remember", watched)
     monkeypatch.setattr(RecallCache, "get", lambda *_: None)
+    monkeypatch.setattr(AssembledPromptCache, "get", lambda *_: None)
     if api != "chat":
         monkeypatch.setattr(MemoryTurnStore, "get", lambda *_: ())
     if cut == "uneven":
@@ -240,3 +242,34 @@ async def test_turns_replay_exactly_on_a_gateway_that_has_forgotten_them(
             continue
         before = [*turns[number][0], *turns[number][1]]
         assert difference(client, before, list(turns[number + 1][0])) == ""
+
+
+@pytest.mark.parametrize("rest", ["", "\n\n"], ids=["nothing after it", "blanks after it"])
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("family", ["nemotron3", "qwen3.5", "glm4.7", "deepseek-v4"])
+async def test_a_turn_that_only_thought_is_replayed(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, family: str, api: str, rest: str
+) -> None:
+    turns: list[list[int]] = []
+    remember = ModelRuntime.remember
+
+    def watched(self: ModelRuntime, turn: Any) -> None:
+        remember(self, turn)
+        turns.append([*turn.prompt.ids, *turn.outcome.output_ids])
+
+    monkeypatch.setattr(ModelRuntime, "remember", watched)
+    monkeypatch.setattr(RecallCache, "get", lambda *_: None)
+    monkeypatch.setattr(AssembledPromptCache, "get", lambda *_: None)
+    if api != "chat":
+        monkeypatch.setattr(MemoryTurnStore, "get", lambda *_: ())
+    client = await serve(
+        {"text": f"Nothing to say.\n</think>{rest}"},
+        {"text": "Still nothing.</think>Well."},
+        template=str(FOLDER / f"{family}.jinja"),
+        dialect=DIALECTS[family],
+        history_thinking="keep",
+    )
+    history: list[dict[str, Any]] = []
+    history += await APIS[api](client, history)
+    await APIS[api](client, history)
+    assert difference(client, turns[0], turns[1]) == ""

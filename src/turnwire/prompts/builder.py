@@ -16,6 +16,7 @@ from turnwire.prompts.message_cache import KnownMessage, MessageCache
 from turnwire.prompts.notes import noted
 from turnwire.prompts.policy import Plan, ReplayPolicy
 from turnwire.prompts.prompt import Prompt, Recall, Tokenizer
+from turnwire.prompts.recall.history import History
 from turnwire.prompts.replay.assembled import AssembledPromptCache
 from turnwire.prompts.replay.draft import Draft, Shown
 from turnwire.prompts.replay.growing_text import RenderingCache
@@ -26,7 +27,7 @@ from turnwire.prompts.templates.control_text import ControlText, Marks
 from turnwire.prompts.templates.probing.probe import probe
 from turnwire.prompts.templates.template import Renderer, TemplateFailure
 from turnwire.prompts.templates.traits import TemplateTraits
-from turnwire.turns import Conversation, Message, ReasoningBlock, TextBlock, Tool
+from turnwire.turns import Conversation, Message, Note, ReasoningBlock, TextBlock, Tool
 
 __all__ = ["PromptBuilder"]
 
@@ -77,6 +78,7 @@ class PromptBuilder:
             system=self.traits.system,
             empty_system=self.traits.empty_system,
         )
+        stable = self._without_silence(stable, recall, notes)
         begun = _begun(stable.messages)
         if begun is not None:
             stable = msgspec.structs.replace(stable, messages=stable.messages[:-1])
@@ -94,6 +96,26 @@ class PromptBuilder:
                 raise
             notes.append(noted("replay.not_spliced", error))
             return draft.plain_prompt()
+
+    def _without_silence(self, stable: Conversation, recall: Recall | None, notes: list[Note]) -> Conversation:
+        """Assistant messages that hold nothing stay only where a turn is recalled for them: one that only thought, and
+        whose client does not send thoughts back."""
+        messages = stable.messages
+        if all(message.blocks or message.role != "assistant" for message in messages):
+            return stable
+        known = [self.messages.get(message) for message in messages]
+        history = History(
+            messages, [k.digest for k in known], [k.said for k in known], msgspec.msgpack.encode(stable.tools)
+        )
+        kept: list[Message] = []
+        for position, message in enumerate(messages):
+            silent = message.role == "assistant" and not message.blocks
+            later = position < len(messages) - 1
+            if silent and not (recall and later and recall.recall(message, history.before(position))[0]):
+                notes.append(noted("stability.empty_dropped", message.role))
+            else:
+                kept.append(message)
+        return msgspec.structs.replace(stable, messages=tuple(kept))
 
     def _shown(
         self,

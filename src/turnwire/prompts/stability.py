@@ -115,12 +115,14 @@ def _without_empty(
     size = 0
     while size < len(messages) and messages[size].role in ("system", "developer"):
         size += 1
-    kept = [message for message in messages if message.blocks]
+    # An assistant message that holds nothing may be a turn that only thought: who builds the prompt decides.
+    kept = [message for message in messages if message.blocks or message.role == "assistant"]
     wished = any(not message.text for message in sent[:size]) and not any(message.blocks for message in messages[:size])
     if wished and empty_system:
         kept.insert(0, Message(role="system", blocks=(TextBlock(text=""),)))
     for position, (message, own) in enumerate(zip(messages, sent, strict=True)):
-        if not message.blocks and not own.text and not (wished and empty_system and position < size):
+        dropped = not message.blocks and message.role != "assistant" and not own.text
+        if dropped and not (wished and empty_system and position < size):
             notes.append(noted("stability.empty_dropped", message.role))
     return kept
 
