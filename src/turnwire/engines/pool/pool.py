@@ -234,14 +234,10 @@ class WorkerPool:
         """Whether another worker could take a turn."""
         return any(one is not worker and not one.draining and one.lack(request) is None for one in self.workers)
 
-    def held(self, turn: PooledTurn, worker: Worker) -> int:
-        """How much of a turn's prompt the worker that takes it holds; from now on it will be all."""
-        if len(self.workers) < 2:
-            return 0
-        now = asyncio.get_running_loop().time()
-        held = worker.holds(turn.blocks, self._index.overlap(turn.blocks), now)
-        worker.takes(turn.blocks, now)
-        return held
+    def sent(self, worker: Worker, turn: PooledTurn) -> None:
+        """A worker takes a turn: what comes right after it finds its prompt there."""
+        if len(self.workers) > 1:
+            worker.takes(turn.blocks, asyncio.get_running_loop().time())
 
     def remember(self, worker: Worker, turn: PooledTurn) -> None:
         """A worker has served a turn: its cache holds the prompt, and the session goes there again."""
@@ -271,11 +267,12 @@ class WorkerPool:
         last = self._sessions.get(session) if session else None
         several = len(self.workers) > 1
         told = self._index.overlap(turn.blocks) if several else {}
+        held = [worker.holds(turn.blocks, told, now) if several else 0 for worker in workers]
         candidates = [
             Candidate(
                 index=index,
                 prompt=len(turn.blocks.ids) // 64,
-                cached=worker.holds(turn.blocks, told, now) // 64 if several else 0,
+                cached=held[index] // 64,
                 active=worker.active,
                 limit=self.limits.concurrency,
                 doubts=(worker.state != "healthy") + 2 * (worker in turn.tried),
@@ -285,7 +282,10 @@ class WorkerPool:
             if worker.admits(now)
         ]
         chosen = choose(candidates)
-        return None if chosen is None else workers[chosen]
+        if chosen is None:
+            return None
+        turn.cached = held[chosen]
+        return workers[chosen]
 
     def _serve(self) -> None:
         """Give free places to whoever is next."""

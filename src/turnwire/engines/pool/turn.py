@@ -43,6 +43,7 @@ class PooledTurn:
     def __init__(self, pool: WorkerPool, request: GenerateRequest, receiver: Receiver, blocks: PromptBlocks) -> None:
         self.request = request
         self.blocks = blocks
+        self.cached = 0
         self.worker: Worker | None = None
         self.tried: set[Worker] = set()
         self.heard = False
@@ -108,7 +109,8 @@ class PooledTurn:
         self.worker = worker
         self._began = self.silent_since = loop.time()
         self.heard = False
-        cached = self._pool.held(self, worker)
+        cached = self.cached
+        self._pool.sent(worker, self)
         self._uncached = len(self.request.prompt_ids) - cached
         if isinstance(self._receiver, RoutedReceiver):
             queued = self._began - self._arrived
