@@ -9,23 +9,9 @@ from typing import Any
 
 import pytest
 
-from turnwire.gateway.turns.size_bound import SizeBound
-from turnwire.prompts.tokenizers.load import load_tokenizer
 from turnwire.protocols import chat
-from turnwire.turns import Conversation, Message, TextBlock
 
 from .conftest import Serve
-
-TOKENIZER = load_tokenizer(None)
-
-
-@pytest.mark.parametrize(
-    "text", ["word " * 500, " " * 5000 + "x" + "\n" * 5000, "=" * 4000, "é東🙂" * 700, "<|im_end|>" * 300]
-)
-def test_the_bound_is_never_above_the_true_count(text: str) -> None:
-    conversation = Conversation(model="m", messages=(Message(role="user", blocks=(TextBlock(text=text),)),))
-    bound = SizeBound(TOKENIZER, 100)
-    assert bound.least_tokens(conversation) <= len(TOKENIZER.encode(text.strip()))
 
 
 async def test_what_cannot_fit_is_refused_without_a_prompt(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:

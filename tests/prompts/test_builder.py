@@ -13,6 +13,7 @@ from replay_table import TOOLS, Memory, codex, play, script, speak
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.prompt import Detokenizer, Prompt, Tokenizer
 from turnwire.prompts.replay.tokenized_text import TokenizedText, TokenizedTextCache
+from turnwire.prompts.size import Density
 from turnwire.prompts.templates.template import ChatTemplate, TemplateFailure, default_template
 from turnwire.prompts.tokenizers.load import load_tokenizer
 from turnwire.turns import (
@@ -60,6 +61,10 @@ class Counting:
     @property
     def control_tokens(self) -> dict[str, int]:
         return self._inner.control_tokens
+
+    @property
+    def density(self) -> Density | None:
+        return self._inner.density
 
     @property
     def vocab_size(self) -> int:

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from turnwire.prompts.size import Density
 from turnwire.turns import Block, Message, Note
 
 __all__ = [
@@ -137,6 +138,11 @@ class Tokenizer(Protocol):
     @property
     def control_tokens(self) -> dict[str, int]:
         """Those of them that only the template and the model may write."""
+        ...
+
+    @property
+    def density(self) -> Density | None:
+        """How much text a token can hold; None where that has no bound."""
         ...
 
     @property

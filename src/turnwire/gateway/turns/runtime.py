@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,7 +17,6 @@ import msgspec
 from turnwire.continuity import SessionTracker, Verdict, session_key
 from turnwire.engines.interface import Engine, EngineInfo
 from turnwire.engines.pool.pool import WorkerPool
-from turnwire.gateway.turns.size_bound import SizeBound
 from turnwire.parsers import Dialect
 from turnwire.profiles import Profile
 from turnwire.prompts.builder import PromptBuilder
@@ -25,6 +25,7 @@ from turnwire.prompts.recall.recall import RecallCache, TurnRecall, ids_within, 
 from turnwire.prompts.recall.seals import Sealer, TurnSealer
 from turnwire.prompts.recall.store import TurnStore
 from turnwire.prompts.recall.witness import Witness
+from turnwire.prompts.size import may_exceed, minimum_tokens
 from turnwire.prompts.templates.template import TemplateFailure
 from turnwire.protocols.wire import Inbound, TurnFailure
 from turnwire.turns import (
@@ -90,7 +91,6 @@ class ModelRuntime:
         self._sealer = sealer
         self._store = store
         self._recalled = RecallCache()
-        self._bound = SizeBound(tokenizer, window)
         self._tracker = tracker if tracker is not None else SessionTracker()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="prompt")
 
@@ -149,10 +149,10 @@ class ModelRuntime:
 
     async def _refuse_the_hopeless(self, conversation: Conversation) -> None:
         """Refuse what cannot fit into the window before it is rendered and tokenized."""
-        if not self.writes_prompts or not self._bound.looks_large(conversation):
+        if not self.writes_prompts or not may_exceed(conversation, self.window):
             return
-        loop = asyncio.get_running_loop()
-        least = await loop.run_in_executor(self._threads, self._bound.least_tokens, conversation)
+        count = partial(minimum_tokens, conversation, self.tokenizer, enough=self.window)
+        least = await asyncio.get_running_loop().run_in_executor(self._threads, count)
         if least > self.window:
             raise TurnFailure(
                 "context_overflow",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from turnwire.prompts.prompt import Detokenizer
+from turnwire.prompts.size import Density
 from turnwire.prompts.tokenizers.detokenizer import ByteDetokenizer, TokenBytes, WindowDetokenizer
 from turnwire.prompts.tokenizers.literals import Markers, encode_around
 from turnwire.prompts.tokenizers.patterns import SAFE_EXPRESSIONS
@@ -74,6 +75,10 @@ class HFTokenizer:
         self._added = inner.get_added_tokens_decoder()
         self._pipes: dict[str, Any] = _pipes(inner)
         self._byte_level = _has_type(self._pipes["decoder"], "ByteLevel")
+
+    def prepare(self) -> None:
+        """Work out now what the first request would wait for."""
+        _ = self.density, self.markers, self.cuts
 
     def encode(self, text: str) -> list[int]:
         return self.encode_many([text])[0]
@@ -139,6 +144,20 @@ class HFTokenizer:
     @cached_property
     def control_tokens(self) -> dict[str, int]:
         return {token.content: id_ for id_, token in self._added.items() if is_control(token.content, token.special)}
+
+    @cached_property
+    def density(self) -> Density | None:
+        """How much text a token can hold. Byte-level tokens hold as many characters as bytes at most; other
+        vocabularies may make one token of any unknown text."""
+        if not self._byte_level or self._pipes["model"]["type"] != "BPE":
+            return None
+        forms = _parts(self._pipes["normalizer"])
+        if any(part["type"] not in _NORMAL_FORMS for part in forms):
+            return None
+        if any(token.lstrip or token.rstrip for token in self._added.values()):
+            return None  # such a token takes any number of blanks along
+        longest = max(map(len, self._inner.get_vocab(with_added_tokens=True)))
+        return Density(longest, bool(forms), self.cuts.after_letter)
 
     @cached_property
     def markers(self) -> Markers:

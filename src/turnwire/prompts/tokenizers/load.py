@@ -48,7 +48,9 @@ def load_tokenizer(source: str | os.PathLike[str] | None = None, *, pattern: str
     if path.is_dir():
         path = _file_in(path)
     inner = _from_file(library, path, pattern)
-    return HFTokenizer(inner, name=path.parent.name or path.name, fast=equal_encoder(inner, path))
+    found = HFTokenizer(inner, name=path.parent.name or path.name, fast=equal_encoder(inner, path))
+    found.prepare()
+    return found
 
 
 def _from_file(library: Any, path: Path, pattern: str | None) -> Any:

@@ -17,6 +17,7 @@ from typing import Protocol
 import msgspec
 
 from turnwire.prompts.prompt import Detokenizer, Tokenizer
+from turnwire.prompts.size import Density
 from turnwire.prompts.tokenizers.hf import Cuts
 from turnwire.prompts.tokenizers.literals import Markers, encode_around
 
@@ -40,6 +41,9 @@ class CuttableTokenizer(Tokenizer, Protocol):
 
     @property
     def markers(self) -> Markers: ...
+
+    @property
+    def density(self) -> Density | None: ...
 
 
 class CacheFigures(msgspec.Struct, frozen=True):
@@ -115,6 +119,10 @@ class PrefixTokenizer:
     @property
     def special_tokens(self) -> dict[str, int]:
         return self._inner.special_tokens
+
+    @property
+    def density(self) -> Density | None:
+        return self._inner.density
 
     @property
     def control_tokens(self) -> dict[str, int]:
