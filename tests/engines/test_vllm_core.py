@@ -436,6 +436,18 @@ async def test_a_receiver_that_fails_ends_only_its_own(tmp_path: Path) -> None:
         assert heard.text == "one two three"
         await soon(lambda: core.aborts == 1)
 
+    class Worse(Heard):
+        def failed(self, error: EngineError) -> None:
+            raise RuntimeError("a defect")
+
+    async with running(tmp_path, Line(text="one two three", finish="hang", after=1)) as (engine, core):
+        worse, heard = Worse(), Heard()
+        engine.submit(request(), worse)
+        engine.submit(request(), heard)
+        await soon(lambda: bool(heard.batches))
+        core.kill()
+        await soon(lambda: heard.over)
+
 
 async def test_long_arrays_of_log_probabilities_travel_apart(tmp_path: Path) -> None:
     async with running(tmp_path, Line(text="one two three four five six", cut="all")) as (engine, _core):

@@ -37,6 +37,11 @@ class Speller:
         self._finder = StopFinder(stops) if any(stops) else None
 
     @property
+    def plain(self) -> bool:
+        """Whether no stop string is looked for."""
+        return self._finder is None
+
+    @property
     def stopped_by(self) -> str | None:
         return self._finder.found if self._finder is not None else None
 

@@ -127,7 +127,7 @@ class VLLMCoreEngine:
     async def close(self) -> None:
         """End what runs and release the ports."""
         for generation in tuple(self._running.values()):
-            generation.fail(EngineError("disconnected", "the engine was closed"))
+            self._fail(generation, EngineError("disconnected", "the engine was closed"))
         await self._reception.close()
 
     def _kv_events(self) -> tuple[KVSource, ...]:
@@ -172,6 +172,13 @@ class VLLMCoreEngine:
     def _deliver(self, generation: CoreGeneration) -> None:
         try:
             generation.deliver()
+        except Exception:
+            log.exception("a receiver failed")
+            generation.abort()
+
+    def _fail(self, generation: CoreGeneration, error: EngineError) -> None:
+        try:
+            generation.fail(error)
         except Exception:
             log.exception("a receiver failed")
             generation.abort()
@@ -221,7 +228,7 @@ class VLLMCoreEngine:
         for generation in tuple(self._running.values()):
             if generation.rank in ranks:
                 said = generation.answered
-                generation.fail(EngineError("disconnected" if said else "unreachable", words))
+                self._fail(generation, EngineError("disconnected" if said else "unreachable", words))
 
     def owed(self, rank: int, since: float) -> tuple[bool, bool]:
         """Whether anything runs on a core, and whether a request sent before `since` has no answer at all."""

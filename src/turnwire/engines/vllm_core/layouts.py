@@ -94,14 +94,14 @@ class Output(msgspec.Struct, array_like=True, gc=False):
     request_id: str
     new_token_ids: list[int]
     new_logprobs: Any = None
-    prompt_logprobs: msgspec.Raw = msgspec.Raw()
-    pooling_output: msgspec.Raw = msgspec.Raw()
+    prompt_logprobs: object = None
+    pooling_output: object = None
     finish_reason: int | None = None
     stop_reason: int | str | None = None
-    events: msgspec.Raw = msgspec.Raw()
-    kv_transfer_params: msgspec.Raw = msgspec.Raw()
-    ec_transfer_params: msgspec.Raw = msgspec.Raw()
-    trace_headers: msgspec.Raw = msgspec.Raw()
+    events: object = None
+    kv_transfer_params: object = None
+    ec_transfer_params: object = None
+    trace_headers: object = None
     prefill_stats: PrefillStats | None = None
 
 
