@@ -7,7 +7,9 @@ Messages and Responses have only what the client carries; Chat Completions has t
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 from tests.gateway.conftest import Client, Serve
 from turnwire.engines.scripted.script import Script
 from turnwire.gateway.turns.runtime import ModelRuntime
+from turnwire.parsers import detect
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.recall.recall import RecallCache
 from turnwire.prompts.recall.store import MemoryTurnStore
@@ -82,8 +85,10 @@ class Uneven:
         return getattr(self._inner, name)
 
 
-def written(template: ChatTemplate) -> list[str]:
+def written(path: Path) -> list[str]:
     """The turns in the template's own form, a little untidy, as models are."""
+    special = {"bos_token": "<s>", "eos_token": "</s>"}
+    template = ChatTemplate(path.read_text(encoding="utf-8"), special, clock=lambda: datetime(2026, 1, 2))
     builder = PromptBuilder(template, load_tokenizer())
     lines: list[str] = []
     for thought, text, calls in TURNS:
@@ -208,6 +213,37 @@ def difference(client: Client, before: list[int], now: list[int]) -> str:
 async def test_turns_replay_exactly_on_a_gateway_that_has_forgotten_them(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, family: str, api: str, cut: str
 ) -> None:
+    pairs = await replayed(
+        serve, monkeypatch, FOLDER / f"{family}.jinja", DIALECTS[family], api, uneven=cut == "uneven"
+    )
+    assert bool(pairs) == (family not in WITHOUT_CALLS)
+
+
+def real_templates() -> list[Path]:
+    given = os.environ.get("TURNWIRE_SHARED")
+    places = [Path(given)] if given else [parent / "shared" for parent in Path(__file__).resolve().parents]
+    return next((sorted((p / "templates").glob("*.jinja")) for p in places if (p / "templates").is_dir()), [])
+
+
+def detected(path: Path) -> str:
+    dialect = detect("", path.read_text(encoding="utf-8")).dialect
+    return dialect.name if dialect else "plain"
+
+
+@pytest.mark.parametrize("api", ["messages", "responses"])
+@pytest.mark.parametrize("path", real_templates() or [None], ids=lambda path: path.stem if path else "absent")
+async def test_real_templates_where_they_are_at_hand(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, path: Path | None, api: str
+) -> None:
+    if path is None:
+        pytest.skip("no folder of real templates beside the project")
+    await replayed(serve, monkeypatch, path, detected(path), api, uneven=True)
+
+
+async def replayed(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, path: Path, dialect: str, api: str, *, uneven: bool
+) -> int:
+    """Play the turns and check every pair inside the tool loop; how many there were."""
     turns: list[tuple[Sequence[int], Sequence[int]]] = []
     remember = ModelRuntime.remember
 
@@ -220,14 +256,13 @@ async def test_turns_replay_exactly_on_a_gateway_that_has_forgotten_them(
     monkeypatch.setattr(AssembledPromptCache, "get", lambda *_: None)
     if api != "chat":
         monkeypatch.setattr(MemoryTurnStore, "get", lambda *_: ())
-    if cut == "uneven":
+    if uneven:
         load = Script.load.__func__
         monkeypatch.setattr(
             Script, "load", classmethod(lambda cls, path, tokenizer: load(cls, path, Uneven(tokenizer)))
         )
-    path = FOLDER / f"{family}.jinja"
-    lines = written(ChatTemplate(path.read_text(), {"bos_token": "<s>", "eos_token": "</s>"}))
-    client = await serve(*({"text": line} for line in lines), template=str(path), dialect=DIALECTS[family])
+    lines = written(path)
+    client = await serve(*({"text": line} for line in lines), template=str(path), dialect=dialect)
 
     history: list[dict[str, Any]] = []
     kinds: list[bool] = []
@@ -236,12 +271,12 @@ async def test_turns_replay_exactly_on_a_gateway_that_has_forgotten_them(
         history += more
         kinds.append("And now?" not in json.dumps(more))
     assert len(turns) == len(lines)
-    assert any(kinds) == (family not in WITHOUT_CALLS)
     for number, looping in enumerate(kinds[:-1]):
         if not looping:
             continue
         before = [*turns[number][0], *turns[number][1]]
         assert difference(client, before, list(turns[number + 1][0])) == ""
+    return sum(kinds[:-1])
 
 
 @pytest.mark.parametrize("rest", ["", "\n\n"], ids=["nothing after it", "blanks after it"])
