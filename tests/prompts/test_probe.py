@@ -23,10 +23,10 @@ from turnwire.prompts.tokenizers.load import load_tokenizer
 @pytest.mark.parametrize("name", FAMILIES)
 def test_traits_of_a_family(name: str) -> None:
     expected = dict(FAMILIES[name])
-    seams = expected.pop("seams", {})
+    turn_ends = expected.pop("turn_ends", {})
     traits = probe(template(name))
     assert {key: getattr(traits, key) for key in expected} == expected
-    assert {key: getattr(traits.seams, key) for key in seams} == seams
+    assert {key: getattr(traits.turn_ends, key) for key in turn_ends} == turn_ends
     assert traits.notes == ()
 
 
@@ -38,8 +38,7 @@ def test_our_own_template_keeps_every_thought_and_takes_everything() -> None:
     assert (traits.tail_on, traits.thought_open) == ("<|im_start|>assistant\n<think>\n", "<think>\n")
     assert traits.mid_system == "system"
     assert traits.parallel_calls
-    assert traits.interleaves
-    assert traits.seams.local
+    assert traits.turn_ends.local
 
 
 def test_encodings_are_probed_like_templates() -> None:
@@ -53,7 +52,7 @@ def test_encodings_are_probed_like_templates() -> None:
 def test_a_template_that_renders_nothing_is_named() -> None:
     traits = probe(ChatTemplate("{{ raise_exception('never') }}"))
     assert "it renders no plain user message" in traits.notes
-    assert traits.seams.to_user is None
+    assert traits.turn_ends.to_user is None
 
 
 def test_a_template_that_never_shows_the_users_words_is_refused() -> None:
@@ -120,6 +119,6 @@ def test_real_templates_where_they_are_at_hand() -> None:
     for path in _shared_templates():
         traits = probe(ChatTemplate(path.read_text("utf-8"), special, clock=lambda: datetime(2026, 1, 2)))
         assert traits.notes == (), path.stem
-        assert traits.seams.to_user is not None, path.stem
+        assert traits.turn_ends.to_user is not None, path.stem
         if traits.tools:
-            assert traits.seams.to_tool is not None, path.stem
+            assert traits.turn_ends.to_tool is not None, path.stem

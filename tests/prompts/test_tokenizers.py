@@ -20,8 +20,8 @@ from turnwire.prompts.tokenizers import fast as tokenizers_fast
 from turnwire.prompts.tokenizers import hf as tokenizers_hf
 from turnwire.prompts.tokenizers.detokenizer import byte_alphabet
 from turnwire.prompts.tokenizers.gguf import from_gguf_metadata
-from turnwire.prompts.tokenizers.gguf_file import GGUFError, read_facts, read_metadata
-from turnwire.prompts.tokenizers.load import HFTokenizer, TokenizerError, load_tokenizer
+from turnwire.prompts.tokenizers.gguf_file import GGUFError
+from turnwire.prompts.tokenizers.load import HFTokenizer, TokenizerError, load_tokenizer, read_gguf
 from turnwire.prompts.tokenizers.patterns import BY_GGUF_NAME, PATTERNS, SAFE_EXPRESSIONS
 
 OWN = load_tokenizer()
@@ -255,9 +255,9 @@ def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_gguf_facts(model_file: Path) -> None:
-    facts = read_facts(model_file)
+    facts = read_gguf(model_file)
     assert (facts.name, facts.architecture, facts.window) == ("Own Model", "own", 4096)
-    assert (facts.bos_id, facts.eos_id, facts.eot_id, facts.adds_bos) == (1, 2, None, True)
+    assert (facts.bos_id, facts.eos_id) == (1, 2)
     assert facts.chat_template == "{{ messages }}"
     assert facts.chat_templates == {"tool_use": "{{ tools }}"}
     assert facts.metadata["own.rope.freq_base"] == 10000.0
@@ -294,7 +294,13 @@ SMALL = gguf({"general.name": "m", "list": ["a", "b"], "deep": [[1, 2], [3]], "y
 def test_gguf_values(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(SMALL)
-    assert read_metadata(path) == {"general.name": "m", "list": ["a", "b"], "deep": [[1, 2], [3]], "yes": True, "n": -5}
+    assert read_gguf(path).metadata == {
+        "general.name": "m",
+        "list": ["a", "b"],
+        "deep": [[1, 2], [3]],
+        "yes": True,
+        "n": -5,
+    }
 
 
 @given(st.integers(0, len(SMALL)), st.integers(0, 255), st.integers(0, len(SMALL)))
@@ -305,7 +311,7 @@ def test_damaged_gguf_files_are_refused(tmp_path_factory: pytest.TempPathFactory
     path = tmp_path_factory.getbasetemp() / "damaged.gguf"
     path.write_bytes(bytes(damaged[:end]))
     with suppress(GGUFError):
-        read_metadata(path)
+        read_gguf(path)
 
 
 @pytest.mark.parametrize(
@@ -334,14 +340,14 @@ def test_lying_gguf_files_are_refused(tmp_path: Path, content: bytes, message: s
     path = tmp_path / "m.gguf"
     path.write_bytes(content)
     with pytest.raises(GGUFError, match=message):
-        read_metadata(path)
+        read_gguf(path)
 
 
 def test_big_endian_gguf(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     name = b"general.name"
     path.write_bytes(b"GGUF" + struct.pack(">IQQQ", 3, 0, 1, len(name)) + name + struct.pack(">IQ", 8, 3) + b"Own")
-    assert read_facts(path).name == "Own"
+    assert read_gguf(path).name == "Own"
 
 
 # ---------------------------------------------------------------------------------------------------------- errors
@@ -381,8 +387,8 @@ class _Encoding:
 def fake_fastokens(wrong: bool) -> Any:
     class Tokenizer:
         @staticmethod
-        def from_file(path: str) -> Any:
-            inner = tokenizers.Tokenizer.from_file(path)
+        def from_json_str(described: str) -> Any:
+            inner = tokenizers.Tokenizer.from_str(described)
 
             class Fast:
                 def encode(self, text: str) -> _Encoding:
@@ -401,14 +407,14 @@ def test_a_faster_encoder_is_taken_only_if_it_agrees(
     monkeypatch.setitem(sys.modules, "fastokens", fake_fastokens(wrong))
     path = tmp_path / "tokenizer.json"
     path.write_bytes(SHIPPED.read_bytes())
-    found = tokenizers_fast.equal_encoder(tokenizers.Tokenizer.from_file(str(path)), path)
+    found = tokenizers_fast.equal_encoder(tokenizers.Tokenizer.from_file(str(path)), path.read_text("utf-8"))
     assert (found is None) is wrong
     assert load_tokenizer(path).encode("你好") == OWN.encode("你好")
 
 
 def test_a_faster_encoder_that_fails_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fastokens", type("fastokens", (), {}))
-    assert tokenizers_fast.equal_encoder(tokenizers.Tokenizer.from_file(str(SHIPPED)), Path("tokenizer.json")) is None
+    assert tokenizers_fast.equal_encoder(REFERENCE, SHIPPED.read_text("utf-8")) is None
 
 
 # --------------------------------------------------------------------------------------------------------- patterns

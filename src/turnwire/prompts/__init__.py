@@ -8,7 +8,7 @@ from turnwire.prompts.stability import StabilityOptions
 from turnwire.prompts.templates.encodings import DeepSeekEncoding, HarmonyEncoding
 from turnwire.prompts.templates.probing.probe import probe
 from turnwire.prompts.templates.template import ChatTemplate, Renderer, TemplateFailure, default_template
-from turnwire.prompts.templates.traits import Seams, TemplateTraits
+from turnwire.prompts.templates.traits import TemplateTraits, TurnEnds
 
 __all__ = [
     "NOTES",
@@ -22,12 +22,12 @@ __all__ = [
     "RecalledTurn",
     "Renderer",
     "ReplayPolicy",
-    "Seams",
     "Section",
     "StabilityOptions",
     "TemplateFailure",
     "TemplateTraits",
     "Tokenizer",
+    "TurnEnds",
     "default_template",
     "probe",
 ]

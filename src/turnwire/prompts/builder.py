@@ -20,7 +20,7 @@ from turnwire.prompts.recall.history import History
 from turnwire.prompts.replay.assembled import AssembledPromptCache
 from turnwire.prompts.replay.draft import Draft, Shown
 from turnwire.prompts.replay.growing_text import RenderingCache
-from turnwire.prompts.replay.splicer import UnknownSeam
+from turnwire.prompts.replay.splicer import UnknownTurnEnd
 from turnwire.prompts.replay.tokenized_text import TokenizedTextCache
 from turnwire.prompts.stability import StabilityOptions, stabilise
 from turnwire.prompts.templates.control_text import ControlText, Marks
@@ -91,7 +91,7 @@ class PromptBuilder:
         found = draft.exact_turns(recall)
         try:
             return draft.prompt(found, getattr(recall, "scope", None))
-        except (UnknownSeam, TemplateFailure) as error:
+        except (UnknownTurnEnd, TemplateFailure) as error:
             if not found.turns:
                 raise
             notes.append(noted("replay.not_spliced", error))

@@ -39,8 +39,8 @@ from turnwire.engines.interface import (
     TokenBatch,
 )
 from turnwire.engines.llamacpp import LlamaCppEngine, LlamaCppTokenizer
-from turnwire.prompts.tokenizers.gguf_file import GGUFError, GGUFFacts, read_facts
-from turnwire.prompts.tokenizers.load import load_tokenizer
+from turnwire.prompts.tokenizers.gguf_file import GGUFError, GGUFFacts
+from turnwire.prompts.tokenizers.load import load_tokenizer, read_gguf
 from turnwire.turns import Note
 
 __all__ = ["EmbeddedEngine", "EmbeddedSettings"]
@@ -181,7 +181,7 @@ def _without_gpu(settings: EmbeddedSettings) -> tuple[str, ...]:
 def _find(model: str | Path | None, progress: Progress | None) -> tuple[Path, GGUFFacts]:
     try:
         path = resolve_model(model, progress)
-        return path, read_facts(path)
+        return path, read_gguf(path)
     except (DownloadError, GGUFError) as error:
         raise EngineError("internal", str(error)) from error
 

@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from turnwire.prompts.prompt import Tokenizer
-from turnwire.prompts.tokenizers.gguf_file import read_facts
-from turnwire.prompts.tokenizers.load import TokenizerError, load_tokenizer
+from turnwire.prompts.tokenizers.load import TokenizerError, load_tokenizer, read_gguf
 from turnwire.prompts.tokenizers.part_cache import PrefixTokenizer
 
 __all__ = ["PromptSource", "SourceError", "find_source"]
@@ -93,7 +92,7 @@ def _folder(place: str) -> str:
 
 def _from_gguf(source: PromptSource, path: str) -> None:
     """Template and tokens that a model file carries itself."""
-    facts = read_facts(path)
+    facts = read_gguf(path)
     source.template = facts.chat_templates.get("tool_use") or facts.chat_template
     decode = source.tokenizer.decode
     source.bos = decode([facts.bos_id]) if facts.bos_id is not None else ""

@@ -50,21 +50,21 @@ class Foresight(msgspec.Struct, frozen=True, kw_only=True):
         calls = [block for block in rest if isinstance(block, ToolCallBlock)]
         if not all(self._survives(call) for call in calls):
             return False
-        seams = self.traits.seams
-        seam = (seams.to_tool if calls else seams.to_user) or ""
-        written = self._without_end(ids, seam)
+        turn_ends = self.traits.turn_ends
+        turn_end = (turn_ends.to_tool if calls else turn_ends.to_user) or ""
+        written = self._without_end(ids, turn_end)
         if kept:
             text = rewritten_on(self._splicer(calls), self.traits, rest, self.args, after_thought=True)
             return text is not None and written[kept:] == self.tokenizer.encode(text)
-        return in_template_order(rest) and self._whole(written, message, seam)
+        return in_template_order(rest) and self._whole(written, message, turn_end)
 
-    def _whole(self, written: list[int], message: Message, seam: str) -> bool:
+    def _whole(self, written: list[int], message: Message, turn_end: str) -> bool:
         """Whether the template's own rendering of the message, between its header and what follows, has these ids."""
         text = self._splicer([b for b in message.blocks if isinstance(b, ToolCallBlock)]).rewritten(message, self.args)
-        if text is None or not seam or not self.tail:
+        if text is None or not turn_end or not self.tail:
             return False
         encode = self.tokenizer.encode
-        return encode(self.tail + text + seam) == [*encode(self.tail), *written, *encode(seam)]
+        return encode(self.tail + text + turn_end) == [*encode(self.tail), *written, *encode(turn_end)]
 
     def _splicer(self, calls: Sequence[ToolCallBlock]) -> TemplateSplicer:
         """A splicer that shows no more than it must: neither the system text nor the tools that are not called."""
@@ -78,11 +78,11 @@ class Foresight(msgspec.Struct, frozen=True, kw_only=True):
             return False
         return survives_clients(call.arguments, tool.schema, as_text=self.traits.arguments == "text")
 
-    def _without_end(self, ids: Sequence[int], seam: str) -> list[int]:
+    def _without_end(self, ids: Sequence[int], turn_end: str) -> list[int]:
         """The ids without the end token that the template writes as well."""
         written = list(ids)
         last = self.tokenizer.decode(written[-1:]) if written else ""
-        return written[:-1] if last in self.end_tokens and seam.startswith(last) else written
+        return written[:-1] if last in self.end_tokens and turn_end.startswith(last) else written
 
 
 def survives_clients(arguments: str, schema: Mapping[str, Any], *, as_text: bool) -> bool:

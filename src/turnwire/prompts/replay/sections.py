@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from turnwire.prompts.replay.tokenized_text import Label
-from turnwire.prompts.templates.probing.scenes import markers
+from turnwire.prompts.templates.probing.samples import markers
 from turnwire.turns import Message, ReasoningBlock, TextBlock, Tool, ToolCallBlock, ToolResultBlock
 
 __all__ = ["FoundMessage", "Labelling", "label_messages", "label_tools", "labels_of"]

@@ -12,18 +12,18 @@ from typing import Any
 import msgspec
 
 from turnwire.prompts.templates.messages import CallNames, dress, dress_tools
-from turnwire.prompts.templates.probing.scenes import mark, markers
+from turnwire.prompts.templates.probing.samples import mark, markers
 from turnwire.prompts.templates.template import Renderer, TemplateFailure, TemplateMessage
 from turnwire.prompts.templates.traits import TemplateTraits
 from turnwire.turns import Message, Note, Tool, ToolCallBlock, ToolResultBlock
 
-__all__ = ["TemplateSplicer", "Text", "UnknownSeam"]
+__all__ = ["TemplateSplicer", "Text", "UnknownTurnEnd"]
 
 _STUB, _NEXT = mark("Stub"), mark("Next")
 _OVERLAP = 256
 
 
-class UnknownSeam(Exception):
+class UnknownTurnEnd(Exception):
     """The end of a turn could not be found in what the template renders."""
 
 
@@ -85,7 +85,7 @@ class TemplateSplicer:
         """What the model would have written for `message` behind its generation header, in the template's own words;
         None where the template's header and history do not meet."""
         calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
-        if calls and not self._traits.seams.calls:
+        if calls and not self._traits.turn_ends.calls:
             return None
         opening = self._dressed([message for message in self._messages[:1] if message.role == "system"])
         before: list[TemplateMessage] = [*opening, {"role": "user", "content": self._shaped("...")}]
@@ -100,17 +100,17 @@ class TemplateSplicer:
                 }
                 for call in calls
             ]
-        seam = self._traits.seams.to_tool if calls else self._traits.seams.to_user
+        turn_end = self._traits.turn_ends.to_tool if calls else self._traits.turn_ends.to_user
         dressed = [*before, *self._dressed([message])]
         try:
             start = self._rendered(before, self._tools_for(dressed), args, False).whole
             whole = self._rendered([*dressed, *behind], self._tools_for(dressed), args, False).whole
         except TemplateFailure:
             return None
-        if not whole.startswith(start) or _NEXT not in whole or not seam:
+        if not whole.startswith(start) or _NEXT not in whole or not turn_end:
             return None
         said = whole[len(start) : whole.find(_NEXT, len(start))]
-        at = said.rfind(seam)
+        at = said.rfind(turn_end)
         return said[:at] if at >= 0 else None
 
     # ------------------------------------------------------------------------------------------- rendering
@@ -142,29 +142,29 @@ class TemplateSplicer:
         text = self._rendered(dressed, tools, args, True)
         at = text.whole.rfind(_STUB)
         if at < 0:
-            raise UnknownSeam("the turn does not show in the rendered conversation")
+            raise UnknownTurnEnd("the turn does not show in the rendered conversation")
         rest = text.whole[at + len(_STUB) :]
-        return Text(rest[self._seam(rest, dressed) :], text.tail)
+        return Text(rest[self._turn_end_in(rest, dressed) :], text.tail)
 
-    def _seam(self, rest: str, dressed: list[TemplateMessage]) -> int:
+    def _turn_end_in(self, rest: str, dressed: list[TemplateMessage]) -> int:
         """Where the stub's turn ends in the text behind its mark."""
-        seams = self._traits.seams
+        turn_ends = self._traits.turn_ends
         if not any(_is_stub(message) and message.get("tool_calls") for message in dressed):
             return 0
-        if rest.startswith(seams.call_close):
-            return len(seams.call_close)
-        for known in (seams.to_tool, seams.to_user):
+        if rest.startswith(turn_ends.call_close):
+            return len(turn_ends.call_close)
+        for known in (turn_ends.to_tool, turn_ends.to_user):
             at = rest.find(known) if known else -1
             if at >= 0:
                 return at
-        raise UnknownSeam("the end of a call is not where it was when the template was probed")
+        raise UnknownTurnEnd("the end of a call is not where it was when the template was probed")
 
     # ------------------------------------------------------------------------------------ what is shown around
 
     def _stub(self, message: Message, only: int | None = None) -> TemplateMessage:
         """The exact turn's stand-in: the same calls by name and id, with a mark for arguments or for text."""
         calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
-        if not calls or not self._traits.seams.calls:
+        if not calls or not self._traits.turn_ends.calls:
             return {"role": "assistant", "content": self._shaped(_STUB)}
         if not self._traits.parallel_calls:
             calls = [calls[only or 0]]
@@ -185,7 +185,7 @@ class TemplateSplicer:
     def _before(self, turn: int) -> list[TemplateMessage]:
         """What the template has to see before the turn for what follows it to read the same."""
         messages = self._messages
-        if not self._traits.seams.local:
+        if not self._traits.turn_ends.local:
             dressed: list[TemplateMessage] = []
             for message in messages[:turn]:
                 stands = [_unmarked(self._stub(message))] if message.role == "assistant" else self._dressed([message])
@@ -236,7 +236,7 @@ class TemplateSplicer:
         except TemplateFailure:
             return ""
         rest = whole[whole.rfind(_STUB) + len(_STUB) :]
-        close = self._traits.seams.call_close
+        close = self._traits.turn_ends.call_close
         return rest[len(close) :] if rest.startswith(close) else ""
 
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from turnwire.prompts.templates.probing.scenes import mark
+from turnwire.prompts.templates.probing.samples import mark
 from turnwire.prompts.tokenizers.spellings import longest_of
 from turnwire.turns import (
     Block,

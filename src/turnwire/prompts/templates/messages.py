@@ -204,7 +204,7 @@ def _assistant(message: Message, traits: TemplateTraits, names: CallNames, notes
         dressed[traits.reasoning_field] = thought
     elif thought:
         notes.append(noted("replay.reasoning_unrendered"))
-    if calls and not traits.seams.calls:
+    if calls and not traits.turn_ends.calls:
         notes.append(noted("replay.calls_as_text"))
         dressed["content"] = _added(dressed["content"], "\n".join(_call_text(call) for call in calls))
     elif calls:

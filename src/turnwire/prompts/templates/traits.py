@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["KeptThought", "ReasoningField", "Seams", "TemplateTraits"]
+__all__ = ["KeptThought", "ReasoningField", "TemplateTraits", "TurnEnds"]
 
 ReasoningField = Literal["reasoning_content", "reasoning", "thinking", "thought", "parts"]
 """Where a template reads a thought: a field of the message, or a content part of type `thinking`."""
@@ -20,7 +20,7 @@ KeptThought = Literal["tool_before", "text_before", "tool_after"]
 it (the running loop)."""
 
 
-class Seams(msgspec.Struct, frozen=True, kw_only=True):
+class TurnEnds(msgspec.Struct, frozen=True, kw_only=True):
     """Where an assistant turn's own text ends in rendered history. `calls` says that the template writes calls at all;
     `call_close` is what a call writes behind its last argument; `to_tool` and `to_user` are the text that always
     follows a turn with calls before its results, and a plain turn before a user message; None means that shape could
@@ -49,7 +49,6 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     effort_argument: str | None = None
     effort_values: tuple[str, ...] = ()
     strips_thoughts: bool = False
-    interleaves: bool = False
     tools: bool = True
     tools_empty: Literal["none", "list"] = "none"
     tools_follow_last_user: bool = False
@@ -65,13 +64,12 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     text_with_calls: bool = True
     simple_schemas: bool = False
     call_ids: Literal["any", "nine", "kimi"] = "any"
-    shows_call_ids: bool = False
     tail: str = ""
     tail_on: str = ""
     tail_off: str | None = None
     thought_open: str = ""
     thought_close: str = ""
-    seams: Seams = Seams()
+    turn_ends: TurnEnds = TurnEnds()
     blank: bool = False
     notes: tuple[str, ...] = ()
 

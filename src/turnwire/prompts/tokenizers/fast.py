@@ -6,8 +6,8 @@ blanks, digits, scripts, broken sequences) and gives None at the first differenc
 
 from __future__ import annotations
 
+import random
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from turnwire.prompts.tokenizers.hf import BatchEncoder
@@ -30,18 +30,17 @@ _PROBES = (
 )
 
 
-def equal_encoder(reference: tokenizers.Tokenizer, path: Path) -> BatchEncoder | None:
-    """fastokens' encoder for the same file, where it is installed, can read the file and agrees; else None."""
-    if path.name != "tokenizer.json":
-        return None
+def equal_encoder(reference: tokenizers.Tokenizer, described: str) -> BatchEncoder | None:
+    """fastokens' encoder for the same `tokenizer.json` text, where it is installed, can read it and agrees; else
+    None."""
     try:
         fastokens: Any = import_module("fastokens")
     except ImportError:
         return None
     try:
-        fast = fastokens.Tokenizer.from_file(str(path))
+        fast = fastokens.Tokenizer.from_json_str(described)
         added = [token.content for token in reference.get_added_tokens_decoder().values()]
-        probes = [*_PROBES, "x ".join(added[:64]), " x".join(added[-64:])]
+        probes = [*_PROBES, "x ".join(added[:64]), " x".join(added[-64:]), *_mixed(added[:64])]
         for probe in probes:
             expected: list[int] = reference.encode(probe, add_special_tokens=False).ids
             if fast.encode(probe).ids != expected:
@@ -53,3 +52,11 @@ def equal_encoder(reference: tokenizers.Tokenizer, path: Path) -> BatchEncoder |
         return [encoding.ids for encoding in map(fast.encode, texts)]
 
     return encode
+
+
+def _mixed(added: list[str]) -> list[str]:
+    """Texts in which scripts, blanks, digits, signs and added tokens meet in ever other ways, always the same ones."""
+    chance = random.Random(0)  # noqa: S311 - the same texts every time
+    parts = [*" \n\t'\"._-/=#0123456789", "  ", "\n\n", "\r\n", "'ll", "n't", "\u00a0", "\u0301", *added]
+    words = [word for probe in _PROBES for word in probe.split(" ")]
+    return ["".join(chance.choices(words + parts, k=40)) for _ in range(150)]

@@ -1,18 +1,16 @@
-"""Reads what a GGUF file says about its model: the header and the metadata, never the weights.
+"""Reads what an open GGUF file says about its model: the header and the metadata, never the weights.
 
 Promise: bounded. A file that lies about its sizes is refused with a GGUFError; nothing beyond the metadata is read.
 """
 
 from __future__ import annotations
 
-import os
 import struct
-from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 import msgspec
 
-__all__ = ["GGUFError", "GGUFFacts", "Value", "read_facts", "read_metadata"]
+__all__ = ["GGUFError", "GGUFFacts", "Value", "facts_of", "read_metadata"]
 
 Value: TypeAlias = int | float | bool | str | list["Value"]
 
@@ -39,8 +37,6 @@ class GGUFFacts(msgspec.Struct, frozen=True, kw_only=True):
     chat_templates: dict[str, str] = {}
     bos_id: int | None = None
     eos_id: int | None = None
-    eot_id: int | None = None
-    adds_bos: bool = False
 
 
 class _Reader:
@@ -90,35 +86,27 @@ class _Reader:
         return self.number(_SCALARS[kind])
 
 
-def read_metadata(path: str | os.PathLike[str]) -> dict[str, Value]:
-    """All metadata of a GGUF file (version 2 or 3)."""
-    place = Path(path)
-    try:
-        with place.open("rb") as file:
-            reader = _Reader(file, place.stat().st_size)
-            if reader.take(4) != b"GGUF":
-                raise GGUFError("it does not start with GGUF")
-            version = int(reader.number("I"))
-            if version > 0xFFFF:  # written by a big-endian machine
-                reader.order = ">"
-                version = int.from_bytes(struct.pack("<I", version), "big")
-            if version not in (2, 3):
-                raise GGUFError(f"version {version}; versions 2 and 3 are read")
-            reader.number("Q")  # how many tensors; they are none of our business
-            found: dict[str, Value] = {}
-            for _ in range(reader.count(_MOST_KEYS, "metadata keys")):
-                key = reader.string()
-                found[key] = reader.value(int(reader.number("I")))
-            return found
-    except OSError as error:
-        raise GGUFError(f"{place}: {error.strerror or error}") from None
-    except GGUFError as error:
-        raise GGUFError(f"{place}: {error}") from None
+def read_metadata(file: BinaryIO, size: int) -> dict[str, Value]:
+    """All metadata of an open GGUF file (version 2 or 3) of `size` bytes."""
+    reader = _Reader(file, size)
+    if reader.take(4) != b"GGUF":
+        raise GGUFError("it does not start with GGUF")
+    version = int(reader.number("I"))
+    if version > 0xFFFF:  # written by a big-endian machine
+        reader.order = ">"
+        version = int.from_bytes(struct.pack("<I", version), "big")
+    if version not in (2, 3):
+        raise GGUFError(f"version {version}; versions 2 and 3 are read")
+    reader.number("Q")  # how many tensors; they are none of our business
+    found: dict[str, Value] = {}
+    for _ in range(reader.count(_MOST_KEYS, "metadata keys")):
+        key = reader.string()
+        found[key] = reader.value(int(reader.number("I")))
+    return found
 
 
-def read_facts(path: str | os.PathLike[str]) -> GGUFFacts:
+def facts_of(metadata: dict[str, Value]) -> GGUFFacts:
     """The metadata, and the parts of it that prompts are built from under plain names."""
-    metadata = read_metadata(path)
 
     def text(key: str) -> str | None:
         found = metadata.get(key)
@@ -143,6 +131,4 @@ def read_facts(path: str | os.PathLike[str]) -> GGUFFacts:
         chat_templates=named,
         bos_id=number("tokenizer.ggml.bos_token_id"),
         eos_id=number("tokenizer.ggml.eos_token_id"),
-        eot_id=number("tokenizer.ggml.eot_token_id"),
-        adds_bos=metadata.get("tokenizer.ggml.add_bos_token") is True,
     )

@@ -1,6 +1,7 @@
 """Loads a tokenizer from whatever a model comes with, or the one that ships with Turnwire.
 
-Promise: `load_tokenizer` gives exact ids or a TokenizerError that says what to change; nothing is guessed.
+Promise: `load_tokenizer` gives exact ids or a TokenizerError that says what to change; nothing is guessed. This is the
+one module of its room that reads files and asks the model hub; what it calls gets bytes.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import msgspec
 
 from turnwire.prompts.tokenizers.fast import equal_encoder
 from turnwire.prompts.tokenizers.gguf import from_gguf_metadata
-from turnwire.prompts.tokenizers.gguf_file import GGUFError, read_metadata
+from turnwire.prompts.tokenizers.gguf_file import GGUFError, GGUFFacts, facts_of, read_metadata
 from turnwire.prompts.tokenizers.hf import HFTokenizer, TokenizerError, import_tokenizers
 from turnwire.prompts.tokenizers.ranks import from_tekken, from_tiktoken
 
-__all__ = ["HFTokenizer", "TokenizerError", "load_tokenizer"]
+__all__ = ["HFTokenizer", "TokenizerError", "load_tokenizer", "read_gguf"]
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _IN_FOLDER = ("tokenizer.json", "tekken.json", "tiktoken.model", "*.tiktoken", "*.gguf")
@@ -47,24 +48,44 @@ def load_tokenizer(source: str | os.PathLike[str] | None = None, *, pattern: str
         return _from_hub(library, str(source))
     if path.is_dir():
         path = _file_in(path)
-    inner = _from_file(library, path, pattern)
-    found = HFTokenizer(inner, name=path.parent.name or path.name, fast=equal_encoder(inner, path))
+    inner, described = _from_file(library, path, pattern)
+    fast = equal_encoder(inner, described) if described is not None else None
+    found = HFTokenizer(inner, name=path.parent.name or path.name, fast=fast)
     found.prepare()
     return found
 
 
-def _from_file(library: Any, path: Path, pattern: str | None) -> Any:
+def read_gguf(path: str | os.PathLike[str]) -> GGUFFacts:
+    """What a GGUF file says about its model; a GGUFError names the file and what is wrong with it."""
+    place = Path(path)
+    try:
+        with place.open("rb") as file:
+            return facts_of(read_metadata(file, place.stat().st_size))
+    except OSError as error:
+        raise GGUFError(f"{place}: {error.strerror or error}") from None
+    except GGUFError as error:
+        raise GGUFError(f"{place}: {error}") from None
+
+
+def _from_file(library: Any, path: Path, pattern: str | None) -> tuple[Any, str | None]:
+    """The tokenizer of a file, and the file's text where it is a tokenizer.json."""
     if path.suffix == ".gguf":
         try:
-            return from_gguf_metadata(read_metadata(path))
+            return from_gguf_metadata(read_gguf(path).metadata), None
         except GGUFError as error:
             raise TokenizerError(str(error)) from None
-    if path.suffix == ".tiktoken" or path.name == "tiktoken.model":
-        return from_tiktoken(path, pattern=pattern, added=_added_tokens(path.parent))
-    if path.name.startswith("tekken"):
-        return from_tekken(path)
     try:
-        return library.Tokenizer.from_file(str(path))
+        raw = path.read_bytes()
+    except OSError as error:
+        raise TokenizerError(f"{path}: {error.strerror or error}") from None
+    if path.suffix == ".tiktoken" or path.name == "tiktoken.model":
+        name, added = str(path.resolve()), _added_tokens(path.parent)
+        return from_tiktoken(raw, name, pattern=pattern, added=added), None
+    if path.name.startswith("tekken"):
+        return from_tekken(raw, str(path)), None
+    try:
+        described = raw.decode()
+        return library.Tokenizer.from_str(described), described
     except Exception as error:  # the library raises bare Exceptions
         raise TokenizerError(f"{path}: not a tokenizer.json file ({error})") from None
 

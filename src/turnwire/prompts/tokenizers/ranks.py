@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -56,32 +55,34 @@ _TEKKEN_SPECIAL = (
 )
 
 
-def from_tiktoken(path: Path, *, pattern: str | None, added: dict[str, tuple[int, bool]]) -> tokenizers.Tokenizer:
-    """A `.tiktoken` file (base64 bytes and a rank on each line). `pattern` names a table entry or is an expression
-    itself; `added` maps the added tokens' texts to their id and whether they are special."""
+def from_tiktoken(
+    raw: bytes, name: str, *, pattern: str | None, added: dict[str, tuple[int, bool]]
+) -> tokenizers.Tokenizer:
+    """A `.tiktoken` file (base64 bytes and a rank on each line) called `name`. `pattern` names a table entry or is an
+    expression itself; `added` maps the added tokens' texts to their id and whether they are special."""
     ranks: dict[bytes, int] = {}
     try:
-        for line in path.read_bytes().splitlines():
+        for line in raw.splitlines():
             if line:
                 token, _, rank = line.partition(b" ")
                 ranks[binascii.a2b_base64(token)] = int(rank)
     except ValueError as error:
-        raise TokenizerError(f"{path}: not a tiktoken ranks file ({error})") from None
+        raise TokenizerError(f"{name}: not a tiktoken ranks file ({error})") from None
     if not ranks or len(ranks) > _MOST_TOKENS:
-        raise TokenizerError(f"{path}: {len(ranks)} ranks; expected between 1 and {_MOST_TOKENS}")
-    return byte_level(ranks, _expressions(path, pattern), added)
+        raise TokenizerError(f"{name}: {len(ranks)} ranks; expected between 1 and {_MOST_TOKENS}")
+    return byte_level(ranks, _expressions(name, pattern), added)
 
 
-def from_tekken(path: Path) -> tokenizers.Tokenizer:
-    """A `tekken.json` file: pattern, ranks and special tokens in one."""
+def from_tekken(raw: bytes, name: str) -> tokenizers.Tokenizer:
+    """A `tekken.json` file called `name`: pattern, ranks and special tokens in one."""
     try:
-        tekken = msgspec.json.decode(path.read_bytes(), type=_Tekken)
+        tekken = msgspec.json.decode(raw, type=_Tekken)
         config = tekken.config
         first = config.default_num_special_tokens
         kept = tekken.vocab[: config.default_vocab_size - first]
         ranks = {binascii.a2b_base64(token.token_bytes): token.rank + first for token in kept}
     except (ValueError, msgspec.MsgspecError) as error:
-        raise TokenizerError(f"{path}: not a tekken.json file ({error})") from None
+        raise TokenizerError(f"{name}: not a tekken.json file ({error})") from None
     listed = tekken.special_tokens
     if listed is None:
         listed = [_TekkenSpecial(rank, text) for rank, text in enumerate(_TEKKEN_SPECIAL)]
@@ -141,14 +142,13 @@ def _merges(vocab: dict[str, int]) -> list[tuple[str, str]]:
     return [(left, right) for _, _, _, left, right in found]
 
 
-def _expressions(path: Path, pattern: str | None) -> Sequence[str]:
+def _expressions(name: str, pattern: str | None) -> Sequence[str]:
     if pattern is not None:
         return PATTERNS.get(pattern, (pattern,))
-    name = str(path.resolve()).lower()
     for contained, known in BY_FILE_NAME:
-        if contained in name:
+        if contained in name.lower():
             return PATTERNS[known]
     raise TokenizerError(
-        f"{path}: a ranks file does not say how text is split into words; give pattern= as one of "
+        f"{name}: a ranks file does not say how text is split into words; give pattern= as one of "
         f"{', '.join(sorted(PATTERNS))} or as a regular expression"
     )

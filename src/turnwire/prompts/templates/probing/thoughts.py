@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from turnwire.prompts.templates.probing.scenes import (
-    Cast,
-    Stage,
+from turnwire.prompts.templates.probing.samples import (
+    SampleTurns,
+    TrialRenderer,
     after,
     call_turn,
     common_prefix,
@@ -34,18 +34,18 @@ _LATEST = mark("thoughtD")
 
 
 class ThoughtProbe:
-    """Questions about thoughts, put to the template on `stage`; `args` are the switches it is asked with."""
+    """Questions about thoughts, put to the template on `renderer`; `args` are the switches it is asked with."""
 
-    def __init__(self, stage: Stage, cast: Cast) -> None:
-        self.stage = stage
-        self.cast = cast
+    def __init__(self, renderer: TrialRenderer, turns: SampleTurns) -> None:
+        self.renderer = renderer
+        self.turns = turns
 
     def switches(self) -> tuple[dict[str, Any], dict[str, Any] | None, bool]:
         """(arguments that turn thinking on, arguments that turn it off, whether it is on by default)."""
-        scene = [said_by_user("go")]
-        default = self.stage.show(scene)
+        sample = [said_by_user("go")]
+        default = self.renderer.show(sample)
         for on, off in THINKING_SWITCHES:
-            with_on, with_off = self.stage.show(scene, args=on), self.stage.show(scene, args=off)
+            with_on, with_off = self.renderer.show(sample, args=on), self.renderer.show(sample, args=off)
             if with_on is None or with_off is None or with_on == with_off:
                 continue
             if "reasoning_effort" in on and self.tail(on) == self.tail(off):
@@ -55,12 +55,12 @@ class ThoughtProbe:
 
     def effort(self, args: Mapping[str, Any]) -> tuple[str | None, tuple[str, ...]]:
         """The argument that sets how hard to think, and the values that make a difference."""
-        scene = [{"role": "system", "content": "top"}, said_by_user("go")]
+        sample = [{"role": "system", "content": "top"}, said_by_user("go")]
         for name, values in EFFORTS:
-            shown = {value: self.stage.show(scene, args={**args, name: value}) for value in values}
+            shown = {value: self.renderer.show(sample, args={**args, name: value}) for value in values}
             accepted = {value: text for value, text in shown.items() if text is not None}
             if len(set(accepted.values())) > 1:
-                free = self.stage.show(scene, args={**args, name: mark("effort")})
+                free = self.renderer.show(sample, args={**args, name: mark("effort")})
                 printed = free is not None and mark("effort") in free
                 # A template that prints any word does not say which words the model knows; these three all do.
                 return name, ("low", "medium", "high") if printed else tuple(accepted)
@@ -70,8 +70,8 @@ class ThoughtProbe:
         """Two user turns: a tool step and an answer before the last user message, two tool steps after it."""
 
         def step(position: int, thought: str) -> list[TemplateMessage]:
-            call_id = self.cast.ids[position % 2][:-1] + str(position)
-            turn = call_turn((call_id, "alpha", self.cast.made("v")))
+            call_id = self.turns.ids[position % 2][:-1] + str(position)
+            turn = call_turn((call_id, "alpha", self.turns.made("v")))
             result = {"role": "tool", "tool_call_id": call_id, "name": "alpha", "content": "done"}
             return [with_thought(turn, field, thought), result]
 
@@ -88,9 +88,9 @@ class ThoughtProbe:
 
     def _told(self, field: ReasoningField, args: Mapping[str, Any]) -> str:
         story = self._story(field)
-        text = self.stage.show(story, tools=[tool("alpha")], args=args)
+        text = self.renderer.show(story, tools=[tool("alpha")], args=args)
         if text is None:
-            text = self.stage.show(story[1:], tools=[tool("alpha")], args=args)
+            text = self.renderer.show(story[1:], tools=[tool("alpha")], args=args)
         return text or ""
 
     def field(self, args: Mapping[str, Any]) -> ReasoningField | None:
@@ -123,21 +123,10 @@ class ThoughtProbe:
                 best, most = dict(switch), found
         return best
 
-    def interleaves(self, field: ReasoningField | None, args: Mapping[str, Any]) -> bool:
-        """Whether the thoughts of two tool steps of the running loop both stand before their own calls."""
-        if field is None:
-            return False
-        text = self._told(field, args)
-        return (
-            _THOUGHTS["tool_after"] in text
-            and _LATEST in text
-            and text.find(_THOUGHTS["tool_after"]) < text.find(_LATEST)
-        )
-
     def strips(self) -> bool:
         """Whether a thought that stands in an earlier turn's text is cut away."""
         turn: TemplateMessage = {"role": "assistant", "content": f"{mark('thought')}</think>{mark('word')}"}
-        text = self.stage.show([said_by_user("first"), turn, said_by_user("second")])
+        text = self.renderer.show([said_by_user("first"), turn, said_by_user("second")])
         return text is not None and mark("word") in text and mark("thought") not in text
 
     def marks(self, field: ReasoningField | None, args: Mapping[str, Any], on: str, off: str | None) -> tuple[str, str]:
@@ -150,9 +139,9 @@ class ThoughtProbe:
             said_by_user("go"),
             with_thought({"role": "assistant", "content": mark("word")}, field, thought),
         ]
-        step = self.cast.loop()
+        step = self.turns.loop()
         step[1] = with_thought(step[1], field, thought)
-        shown = self.stage.show(plain, args=args), self.stage.show(step, tools=[tool("alpha")], args=args)
+        shown = self.renderer.show(plain, args=args), self.renderer.show(step, tools=[tool("alpha")], args=args)
         for text, end in zip(shown, (mark("word"), mark("arg")), strict=True):
             rest = after(text, thought)
             if text is not None and rest is not None and end in rest:
@@ -162,9 +151,9 @@ class ThoughtProbe:
 
     def tail(self, args: Mapping[str, Any]) -> str:
         """The generation header behind a plain user message."""
-        scene = [said_by_user(mark("user"))]
-        whole = self.stage.show(scene, args=args)
-        bare = self.stage.show(scene, generation=False, args=args)
+        sample = [said_by_user(mark("user"))]
+        whole = self.renderer.show(sample, args=args)
+        bare = self.renderer.show(sample, generation=False, args=args)
         if whole is None:
             return ""
         if bare is not None and whole != bare and whole.startswith(bare):

@@ -13,8 +13,8 @@ from typing import Any
 from turnwire.prompts.templates.template import Renderer, TemplateFailure, TemplateMessage
 
 __all__ = [
-    "Cast",
-    "Stage",
+    "SampleTurns",
+    "TrialRenderer",
     "after",
     "between",
     "call_turn",
@@ -32,7 +32,7 @@ _MARKER = re.compile(r"<[^<>\s]{1,80}>|\[/?[A-Za-z_]{2,40}\]")
 
 
 def mark(name: str) -> str:
-    """A word that stands for a part of a scene."""
+    """A word that stands for a part of a sample."""
     return f"Zq{name}Vx"
 
 
@@ -59,8 +59,8 @@ def call_turn(*calls: tuple[str, str, Any], content: str = "") -> TemplateMessag
     return {"role": "assistant", "content": content, "tool_calls": made}
 
 
-class Cast:
-    """Calls and results of the scenes, in the argument form and with the two ids that the template takes."""
+class SampleTurns:
+    """Calls and results of the samples, in the argument form and with the two ids that the template takes."""
 
     def __init__(self, arguments: str = "object", ids: tuple[str, str] = ("Qcall1", "Rcall2")) -> None:
         self.arguments = arguments
@@ -84,8 +84,8 @@ class Cast:
         return [said_by_user("go"), call, self.result(0, "alpha", mark("result"))]
 
 
-class Stage:
-    """A renderer to try scenes on: what fails to render is None."""
+class TrialRenderer:
+    """A renderer to try samples on: what fails to render is None."""
 
     def __init__(self, renderer: Renderer, *, content: str = "text", empty_tools: str = "none") -> None:
         self._renderer = renderer
