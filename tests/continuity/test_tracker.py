@@ -328,6 +328,17 @@ def test_turns_that_another_process_served_leave_no_false_verdict() -> None:
     assert there.compare("k", prompt(ids[2]), turn(2)).state == "held"
 
 
+def test_a_turn_that_was_cut_was_read_all_the_same() -> None:
+    tracker = SessionTracker()
+    asked = prompt(range(54), ("message", 0, 50), ("generation", 1, 54))
+    tracker.remember("k", prompt(range(40)), turn(0), turn="whole")
+    tracker.remember("k", asked, turn(1), range(900, 950), turn="cut", cut=True)
+    again = tracker.compare("k", asked, turn(1))
+    assert (again.state, again.shared) == ("held", 50)
+    partly_kept = tracker.compare("k", prompt([*range(50), 777, 778]), turn(2))
+    assert (partly_kept.state, partly_kept.turn, partly_kept.shared) == ("held", "cut", 50)
+
+
 def test_a_clock_in_the_template_is_told_from_the_template_s_rule() -> None:
     longer = msgspec.structs.replace(LONGER, messages=(*LONGER.messages, said("assistant", "Yes."), said("user", "?")))
     tracker = SessionTracker()

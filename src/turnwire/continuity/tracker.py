@@ -167,11 +167,16 @@ class SessionTracker:
         *,
         thought: bool = False,
         turn: str = "",
+        cut: bool = False,
     ) -> None:
-        """Keep a finished turn: its prompt, what the model wrote, whether that held a thought, and its name."""
+        """Keep a finished turn: its prompt, what the model wrote, whether that held a thought, and its name. Of a turn
+        that was `cut` only the prompt counts: nobody knows which part of the rest its client keeps."""
         ids = _packed(prompt)[:]
         header = next((section.start for section in prompt.sections if section.kind == "generation"), len(ids))
-        ids.extend(output_ids)
+        if cut:
+            del ids[header:]
+        else:
+            ids.extend(output_ids)
         own = _Turn(len(ids), header, _turns_before(conversation), thought, turn)
         size = 4 * len(ids) + _weight(conversation)
         if size > self._max_bytes:

@@ -61,9 +61,7 @@ async def admit(gateway: Admitting, api: Api[E], arrival: Arrival) -> list[TurnR
             dialect = runtime.dialect
         else:
             prompt, verdict, dialect = runtime.raw_prompt(inbound.prompt), Verdict(state="first"), _PLAIN
-        admitted += [
-            (inbound.choice(number), runtime, dialect, prompt, verdict) for number in range(inbound.choices)
-        ]
+        admitted += [(inbound.choice(number), runtime, dialect, prompt, verdict) for number in range(inbound.choices)]
     return [
         TurnRecord(
             api=api.name,

@@ -187,6 +187,13 @@ class ModelRuntime:
             stored = stored_turn(ids, outcome.text, shape, tail=turn.prompt.tail)
             self._store.put(turn_space(turn.tenant, self.id), keys, stored)
 
+    def remember_cut(self, turn: TurnRecord[Any]) -> None:
+        """Keep what the engine read for a turn that ended early: the next one is compared with it."""
+        conversation = turn.inbound.conversation
+        if self.writes_prompts and not conversation.context.final:
+            key = session_key(turn.tenant, conversation)
+            self._tracker.remember(key, turn.prompt, conversation, turn=turn.turn_id, cut=True)
+
     # ----------------------------------------------------------------------------------------------- per request
 
     def seals_for(self, tenant: str, turn_id: str, tail: str, witness: Witness) -> TurnSealer | None:

@@ -184,6 +184,8 @@ class Turn:
             if self._generation is not None:
                 self._generation.abort()
             self._note_outcome()
+            if self.record.exact and self.outcome.finish is None and self.record.first_token is not None:
+                self.record.runtime.remember_cut(self.record)
         return self.outcome
 
     def _start(self) -> None:
