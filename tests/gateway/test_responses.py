@@ -374,3 +374,30 @@ async def test_a_namespaced_tool_called_by_its_bare_name_is_typed_and_replayed_a
     again = {**body, "input": [*body["input"], *first["output"], result]}
     async with client.session.post(client.base + "/v1/responses", json=again) as answer:
         assert answer.headers["x-turnwire-prefix"].partition(";")[0] == "held"
+
+
+async def test_a_deleted_parent_is_named_and_its_child_is_still_readable(serve: Serve) -> None:
+    client = await serve({"text": "Hm.\n</think>\n\nOne."}, {"text": "Hm.\n</think>\n\nTwo."})
+    _, first = await client.post("/v1/responses", request(stream=False))
+    _, second = await client.post("/v1/responses", request(stream=False, previous_response_id=first["id"]))
+    async with client.session.delete(f"{client.base}/v1/responses/{first['id']}") as answer:
+        assert answer.status == 200
+    assert (await get(client, f"/v1/responses/{second['id']}"))[0] == 200
+    status, error = await client.post("/v1/responses", request(stream=False, previous_response_id=second["id"]))
+    assert (status, error["error"]["code"]) == (400, "previous_response_not_found")
+    assert first["id"] in error["error"]["message"]
+
+
+async def test_a_cancelled_response_is_not_continued(serve: Serve) -> None:
+    client = await serve({"text": "Hm.\n</think>\n\nDone at last.", "delay_ms": 200})
+    _, begun = await client.post("/v1/responses", request(stream=False, background=True))
+    await client.post(f"/v1/responses/{begun['id']}/cancel", {})
+    status, error = await client.post("/v1/responses", request(stream=False, previous_response_id=begun["id"]))
+    assert (status, error["error"]["code"]) == (400, "previous_response_not_finished")
+
+
+async def test_an_orphan_output_is_refused(serve: Serve) -> None:
+    client = await serve({"text": "Hm.\n</think>\n\nOne."})
+    orphan = {"type": "function_call_output", "call_id": "call_9", "output": "x"}
+    status, error = await client.post("/v1/responses", request(stream=False, input=[orphan]))
+    assert (status, error["error"]["param"]) == (400, "input")

@@ -125,3 +125,17 @@ async def test_426_when_it_is_off(serve: Serve) -> None:
     with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
         await connect(client)
     assert caught.value.status == 426
+
+
+async def test_a_refused_turn_is_forgotten_by_its_connection(serve: Serve) -> None:
+    client = await serve({"text": CALL})
+    async with connect(client) as opened:
+        socket = Socket(opened)
+        first = (await socket.ask(create(store=False)))[-1]["response"]
+        orphan = {"type": "function_call_output", "call_id": "call_9", "output": "x"}
+        (error,) = await socket.ask(create(store=False, previous_response_id=first["id"], input=[orphan]))
+        assert (error["type"], error["status"]) == ("error", 400)
+        call = next(item for item in first["output"] if item["type"] == "function_call")
+        result = {"type": "function_call_output", "call_id": call["call_id"], "output": "a"}
+        (gone,) = await socket.ask(create(store=False, previous_response_id=first["id"], input=[result]))
+        assert gone["error"]["code"] == "previous_response_not_found"

@@ -114,7 +114,12 @@ class _SocketResponses:
             items = await store.items(arrival.tenant, request.references) if request.references else {}
             stored = Stored(items=items, history=known)
         self._earlier = stored.history if stored is not None and stored.history is not None else ()
-        inbound = self._api.decoded(request, arrival, stored)
+        try:
+            inbound = self._api.decoded(request, arrival, stored)
+        except TurnFailure:
+            # As the vendor does: what a refused request went on from is no longer remembered by the connection.
+            self._remembered.pop(request.previous_response_id or "", None)
+            raise
         if inbound.background:
             raise TurnFailure("invalid_request", "background: not on a WebSocket; use POST", param="background")
         inbound.stream = True
