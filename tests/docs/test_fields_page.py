@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from turnwire.protocols.field_page import field_page
-from turnwire.protocols.field_table import TABLES
+from turnwire.protocols.fields.page import field_page
+from turnwire.protocols.fields.table import TABLES
 
 PAGE = Path(__file__).parents[2] / "docs" / "fields.md"
 
 
 def test_the_page_is_what_the_tables_say() -> None:
-    assert PAGE.read_text() == field_page(), "write it again: python -m turnwire.protocols.field_page > docs/fields.md"
+    assert PAGE.read_text() == field_page(), "write it again: python -m turnwire.protocols.fields.page > docs/fields.md"
 
 
 def test_the_page_has_every_row() -> None:

@@ -29,7 +29,7 @@ from turnwire.gateway.settings import Settings
 from turnwire.gateway.setup.assembly import assemble
 from turnwire.gateway.telemetry.journal import Journal
 from turnwire.gateway.turns.turn import Turn
-from turnwire.protocols.decoded import DecodedParts
+from turnwire.protocols.fields.decoded import DecodedParts
 
 from .mortal import MortalEngine, said
 

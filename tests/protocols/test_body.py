@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwire.protocols.body import any_value, check_numbers, first_byte, is_deeper, open_body, part, text_of
+from turnwire.protocols.fields.body import any_value, check_numbers, first_byte, is_deeper, open_body, part, text_of
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.wire import TurnFailure
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnwire.protocols import anthropic, chat, responses
-from turnwire.protocols.decoded import DecodedParts, PartNote, PartReader, RequestNotes
+from turnwire.protocols.fields.decoded import DecodedParts, PartNote, PartReader, RequestNotes
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.wire import Inbound, TurnFailure
 

@@ -12,9 +12,9 @@ from openai.types.chat import completion_create_params as chat_create_params
 from openai.types.responses import response_create_params
 
 from turnwire.protocols import anthropic, chat, completions, embeddings, responses
-from turnwire.protocols.extensions import Extensions, read_extensions
-from turnwire.protocols.field_table import CHAT, COMPLETIONS, EMBEDDINGS, MESSAGES, RESPONSES, TABLES, FieldTable
-from turnwire.protocols.fields import Fields
+from turnwire.protocols.fields.extensions import Extensions, read_extensions
+from turnwire.protocols.fields.reader import Fields
+from turnwire.protocols.fields.table import CHAT, COMPLETIONS, EMBEDDINGS, MESSAGES, RESPONSES, TABLES, FieldTable
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.wire import TurnFailure
 from turnwire.turns import Note

@@ -13,10 +13,10 @@ from typing import Literal
 
 import msgspec
 
-from turnwire.protocols.body import invalid
 from turnwire.protocols.completions.request import texts_or_ids
-from turnwire.protocols.field_table import EMBEDDINGS
-from turnwire.protocols.fields import Fields
+from turnwire.protocols.fields.body import invalid
+from turnwire.protocols.fields.reader import Fields
+from turnwire.protocols.fields.table import EMBEDDINGS
 from turnwire.protocols.limits import Limits
 from turnwire.turns import Note
 

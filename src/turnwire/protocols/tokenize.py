@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnwire.protocols.body import invalid
 from turnwire.protocols.chat.messages import read_messages
 from turnwire.protocols.chat.tools import read_tools
-from turnwire.protocols.field_table import DETOKENIZE, TOKENIZE
-from turnwire.protocols.fields import Fields
+from turnwire.protocols.fields.body import invalid
+from turnwire.protocols.fields.reader import Fields
+from turnwire.protocols.fields.table import DETOKENIZE, TOKENIZE
 from turnwire.protocols.limits import Limits
 from turnwire.turns import Conversation, Note
 

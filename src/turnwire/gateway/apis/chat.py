@@ -12,7 +12,7 @@ from turnwire.gateway.turns.arrival import Arrival
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.protocols import chat
 from turnwire.protocols.chat import Echo
-from turnwire.protocols.decoded import DecodedParts
+from turnwire.protocols.fields.decoded import DecodedParts
 from turnwire.protocols.framing import SSE, Framing
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.wire import Encoder, ErrorReply, Inbound, TurnFailure

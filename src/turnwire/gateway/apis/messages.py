@@ -16,7 +16,7 @@ from turnwire.gateway.turns.record import TurnRecord
 from turnwire.protocols import anthropic
 from turnwire.protocols.anthropic import Echo
 from turnwire.protocols.anthropic.diagnostics import diagnostics
-from turnwire.protocols.decoded import DecodedParts
+from turnwire.protocols.fields.decoded import DecodedParts
 from turnwire.protocols.framing import SSE, Framing
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.reply import Reply

@@ -15,7 +15,7 @@ from turnwire.gateway.stores.responses import ResponseStore, RunningResponse
 from turnwire.gateway.turns.arrival import Arrival
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.protocols import responses
-from turnwire.protocols.decoded import DecodedParts
+from turnwire.protocols.fields.decoded import DecodedParts
 from turnwire.protocols.framing import SSE, Framing
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.responses import Echo, RequestBody, Stored, response_id, with_ids

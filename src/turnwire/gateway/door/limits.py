@@ -13,7 +13,7 @@ import msgspec
 
 from turnwire.gateway.door.image_urls import forbidden_reference
 from turnwire.gateway.settings import Settings
-from turnwire.protocols.body import invalid
+from turnwire.protocols.fields.body import invalid
 from turnwire.protocols.limits import Limits
 from turnwire.turns import Conversation, ImageBlock, ToolResultBlock
 

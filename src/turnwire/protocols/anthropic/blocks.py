@@ -14,8 +14,17 @@ import msgspec
 
 from turnwire.protocols.anthropic.tool_changes import TOOL_CHANGES, read_tool_change
 from turnwire.protocols.anthropic.vocabulary import NO_SEAL, UNPARSED_INPUT
-from turnwire.protocols.body import any_value, check_depth, check_numbers, elements, first_byte, invalid, part, text_of
-from turnwire.protocols.decoded import PartNote
+from turnwire.protocols.fields.body import (
+    any_value,
+    check_depth,
+    check_numbers,
+    elements,
+    first_byte,
+    invalid,
+    part,
+    text_of,
+)
+from turnwire.protocols.fields.decoded import PartNote
 from turnwire.protocols.limits import Limits
 from turnwire.turns import (
     JSON,

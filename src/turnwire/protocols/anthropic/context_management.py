@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from turnwire.protocols.body import invalid
-from turnwire.protocols.decoded import RequestNotes
+from turnwire.protocols.fields.body import invalid
+from turnwire.protocols.fields.decoded import RequestNotes
 from turnwire.turns import (
     JSON,
     Block,

@@ -13,9 +13,9 @@ import msgspec
 
 from turnwire.conventions import EFFORTS, without_billing
 from turnwire.protocols.anthropic.blocks import BlockReader
-from turnwire.protocols.body import any_value, elements, invalid, part
-from turnwire.protocols.decoded import DecodedParts, PartNote, PartReader
-from turnwire.protocols.fields import Fields
+from turnwire.protocols.fields.body import any_value, elements, invalid, part
+from turnwire.protocols.fields.decoded import DecodedParts, PartNote, PartReader
+from turnwire.protocols.fields.reader import Fields
 from turnwire.protocols.limits import Limits
 from turnwire.turns import JSON, Block, Message, Role, TextBlock, Tool, ToolResultBlock
 

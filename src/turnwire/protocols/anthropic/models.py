@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from turnwire.protocols.body import invalid
+from turnwire.protocols.fields.body import invalid
 from turnwire.protocols.models import ModelRow, claude_aliases
 
 __all__ = ["model_object", "models_page"]

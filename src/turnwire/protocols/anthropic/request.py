@@ -17,14 +17,14 @@ from turnwire.protocols.anthropic.hosted import HostedToolUnavailable, is_only_f
 from turnwire.protocols.anthropic.messages import effort_of, read_messages
 from turnwire.protocols.anthropic.tools import read_tool_choice, read_tools
 from turnwire.protocols.anthropic.vocabulary import turn_of
-from turnwire.protocols.body import invalid
 from turnwire.protocols.context import dispatch_opt_in, side_class, turn_context
-from turnwire.protocols.decoded import DecodedParts
-from turnwire.protocols.extensions import Extensions, read_extensions
-from turnwire.protocols.field_table import MESSAGES
-from turnwire.protocols.fields import Fields, whole
+from turnwire.protocols.fields.body import invalid
+from turnwire.protocols.fields.decoded import DecodedParts
+from turnwire.protocols.fields.extensions import Extensions, read_extensions
+from turnwire.protocols.fields.reader import Fields, whole
+from turnwire.protocols.fields.sampling import read_sampling
+from turnwire.protocols.fields.table import MESSAGES
 from turnwire.protocols.limits import Limits
-from turnwire.protocols.sampling import read_sampling
 from turnwire.protocols.wire import Inbound, TurnFailure
 from turnwire.turns import Conversation, Message, OutputFormat, Thinking, Tool, TurnContext
 

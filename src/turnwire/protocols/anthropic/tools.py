@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from turnwire.protocols.body import any_value, elements, first_byte, invalid, part
-from turnwire.protocols.decoded import DecodedParts, PartNote, PartReader
-from turnwire.protocols.fields import Fields
+from turnwire.protocols.fields.body import any_value, elements, first_byte, invalid, part
+from turnwire.protocols.fields.decoded import DecodedParts, PartNote, PartReader
+from turnwire.protocols.fields.reader import Fields
 from turnwire.protocols.limits import Limits
 from turnwire.turns import JSON, Tool, ToolChoice
 

@@ -9,17 +9,17 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from turnwire.protocols.body import invalid
 from turnwire.protocols.chat.echo import Echo
 from turnwire.protocols.chat.messages import read_messages
 from turnwire.protocols.chat.tools import read_tool_choice, read_tools
 from turnwire.protocols.context import dispatch_opt_in, side_class, turn_context
-from turnwire.protocols.decoded import DecodedParts
-from turnwire.protocols.extensions import Extensions, read_extensions
-from turnwire.protocols.field_table import CHAT
-from turnwire.protocols.fields import Fields, whole
+from turnwire.protocols.fields.body import invalid
+from turnwire.protocols.fields.decoded import DecodedParts
+from turnwire.protocols.fields.extensions import Extensions, read_extensions
+from turnwire.protocols.fields.reader import Fields, whole
+from turnwire.protocols.fields.sampling import read_logit_bias, read_sampling
+from turnwire.protocols.fields.table import CHAT
 from turnwire.protocols.limits import Limits
-from turnwire.protocols.sampling import read_logit_bias, read_sampling
 from turnwire.protocols.wire import Inbound
 from turnwire.turns import Conversation, Message, OutputFormat, Sampling, Thinking
 

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from turnwire.conventions import RAW_INPUT, raw_input_schema
-from turnwire.protocols.body import any_value, elements, invalid
-from turnwire.protocols.decoded import DecodedParts, PartNote, PartReader
-from turnwire.protocols.fields import Fields
+from turnwire.protocols.fields.body import any_value, elements, invalid
+from turnwire.protocols.fields.decoded import DecodedParts, PartNote, PartReader
+from turnwire.protocols.fields.reader import Fields
 from turnwire.protocols.limits import Limits
 from turnwire.turns import Tool, ToolChoice
 

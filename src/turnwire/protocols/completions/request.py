@@ -10,13 +10,13 @@ from typing import Any
 
 import msgspec
 
-from turnwire.protocols.body import invalid
 from turnwire.protocols.chat.request import wants_usage
 from turnwire.protocols.context import turn_context
-from turnwire.protocols.field_table import COMPLETIONS
-from turnwire.protocols.fields import Fields
+from turnwire.protocols.fields.body import invalid
+from turnwire.protocols.fields.reader import Fields
+from turnwire.protocols.fields.sampling import read_logit_bias, read_sampling
+from turnwire.protocols.fields.table import COMPLETIONS
 from turnwire.protocols.limits import Limits
-from turnwire.protocols.sampling import read_logit_bias, read_sampling
 from turnwire.turns import Note, Sampling, TurnContext
 
 __all__ = ["Asked", "decode", "texts_or_ids"]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnwire.protocols.body import invalid
-from turnwire.protocols.fields import Fields
+from turnwire.protocols.fields.body import invalid
+from turnwire.protocols.fields.reader import Fields
 from turnwire.protocols.responses.tools import Toolbox
 from turnwire.turns import ToolChoice
 

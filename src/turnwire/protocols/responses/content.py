@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from turnwire.protocols.body import invalid
-from turnwire.protocols.decoded import PartNote
+from turnwire.protocols.fields.body import invalid
+from turnwire.protocols.fields.decoded import PartNote
 from turnwire.turns import ImageBlock, OpaqueBlock, TextBlock
 
 __all__ = ["Part", "opaque", "parts", "plain_text"]

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from turnwire.protocols.field_table import RESPONSES
-from turnwire.protocols.fields import Fields
+from turnwire.protocols.fields.reader import Fields
+from turnwire.protocols.fields.table import RESPONSES
 from turnwire.protocols.framing import json_line
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.responses.tools import Toolbox

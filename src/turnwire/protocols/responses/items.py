@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from turnwire.protocols.body import any_value, invalid
-from turnwire.protocols.decoded import PartNote
+from turnwire.protocols.fields.body import any_value, invalid
+from turnwire.protocols.fields.decoded import PartNote
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.responses.compaction import COMPACTION_TYPES, read_summary, summary_text
 from turnwire.protocols.responses.content import Part, opaque, parts, plain_text

@@ -12,12 +12,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from turnwire.protocols.body import any_value, elements, first_byte, invalid
 from turnwire.protocols.context import dispatch_opt_in, turn_context
-from turnwire.protocols.decoded import DecodedParts, PartNote, PartReader
-from turnwire.protocols.extensions import Extensions, read_extensions
-from turnwire.protocols.field_table import RESPONSES
-from turnwire.protocols.fields import Fields
+from turnwire.protocols.fields.body import any_value, elements, first_byte, invalid
+from turnwire.protocols.fields.decoded import DecodedParts, PartNote, PartReader
+from turnwire.protocols.fields.extensions import Extensions, read_extensions
+from turnwire.protocols.fields.reader import Fields
+from turnwire.protocols.fields.sampling import read_sampling
+from turnwire.protocols.fields.table import RESPONSES
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.responses.choice import read_tool_choice
 from turnwire.protocols.responses.compaction import summary_request
@@ -26,7 +27,6 @@ from turnwire.protocols.responses.items import DecodedItem, decode_item, read_it
 from turnwire.protocols.responses.stored import Stored
 from turnwire.protocols.responses.tools import Toolbox
 from turnwire.protocols.responses.walk import ItemWalk
-from turnwire.protocols.sampling import read_sampling
 from turnwire.protocols.wire import Inbound, TurnFailure
 from turnwire.turns import Conversation, Message, OutputFormat, TextBlock, Thinking, TurnContext
 

@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from turnwire.conventions import raw_input_schema
-from turnwire.protocols.body import invalid
-from turnwire.protocols.decoded import PartNote
+from turnwire.protocols.fields.body import invalid
+from turnwire.protocols.fields.decoded import PartNote
 from turnwire.turns import Tool
 
 __all__ = ["CallKind", "Origin", "Toolbox", "flat_name"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from turnwire.protocols.body import rebased
-from turnwire.protocols.decoded import RequestNotes
+from turnwire.protocols.fields.body import rebased
+from turnwire.protocols.fields.decoded import RequestNotes
 from turnwire.protocols.responses.items import DecodedItem
 from turnwire.protocols.responses.tools import Toolbox
 from turnwire.protocols.wire import TurnFailure

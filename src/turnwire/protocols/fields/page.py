@@ -1,21 +1,21 @@
 """The page docs/fields.md: every field of every API and what becomes of it, printed from the field tables.
 
 Promise: pure; the page says what the decoders do, because both read the same tables. Write it with
-`python -m turnwire.protocols.field_page > docs/fields.md`.
+`python -m turnwire.protocols.fields.page > docs/fields.md`.
 """
 
 from __future__ import annotations
 
-from turnwire.protocols.field_table import TABLES, Field, FieldTable
+from turnwire.protocols.fields.table import TABLES, Field, FieldTable
 
 __all__ = ["field_page"]
 
 _HEAD = """\
 # Every field of every API
 
-This page is printed from `turnwire.protocols.field_table`, the table that the decoders themselves read: a decoder
+This page is printed from `turnwire.protocols.fields.table`, the table that the decoders themselves read: a decoder
 cannot read a field that has no row, and a field of a request that has no row is noted (`request.field_ignored`). Write
-it again with `python -m turnwire.protocols.field_page > docs/fields.md`.
+it again with `python -m turnwire.protocols.fields.page > docs/fields.md`.
 
 | Word | What it means |
 |---|---|

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from turnwire.protocols.fields import Fields, whole
+from turnwire.protocols.fields.reader import Fields, whole
 from turnwire.turns import Sampling, Thinking
 
 __all__ = ["Extensions", "read_extensions"]

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from turnwire.protocols.body import any_value, first_byte, invalid, open_body
-from turnwire.protocols.decoded import RequestNotes
-from turnwire.protocols.field_table import Field, FieldTable
+from turnwire.protocols.fields.body import any_value, first_byte, invalid, open_body
+from turnwire.protocols.fields.decoded import RequestNotes
+from turnwire.protocols.fields.table import Field, FieldTable
 from turnwire.protocols.limits import Limits
 from turnwire.turns import Note
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from turnwire.protocols.body import invalid
-from turnwire.protocols.fields import Fields
+from turnwire.protocols.fields.body import invalid
+from turnwire.protocols.fields.reader import Fields
 from turnwire.turns import Sampling
 
 __all__ = ["read_logit_bias", "read_sampling"]

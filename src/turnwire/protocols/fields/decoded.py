@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from turnwire.protocols.body import rebased
+from turnwire.protocols.fields.body import rebased
 from turnwire.protocols.wire import TurnFailure
 from turnwire.turns import Note
 
