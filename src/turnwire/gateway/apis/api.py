@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from turnwire.continuity import header as prefix_header
 from turnwire.gateway.turns.arrival import Arrival
 from turnwire.gateway.turns.record import TurnRecord
-from turnwire.protocols.decoded import DecodedParts
+from turnwire.protocols.fields.decoded import DecodedParts
 from turnwire.protocols.framing import SSE, Framing
 from turnwire.protocols.wire import Encoder, ErrorReply, Inbound, TurnFacts, TurnFailure
 
