@@ -49,7 +49,7 @@ def refuse_while_draining(gateway: Admitting) -> None:
 async def admit(gateway: Admitting, api: Api[E], arrival: Arrival) -> list[TurnRecord[E]]:
     """The turns of a request: one, or one for each prompt and choice it asks for."""
     refuse_while_draining(gateway)
-    admitted: list[tuple[Inbound[E], ModelRuntime, Dialect, Prompt, Verdict]] = []
+    admitted: list[tuple[Inbound[E], ModelRuntime, Dialect, Prompt, Verdict, TurnFailure | None]] = []
     for inbound in await api.decode(arrival):
         inbound.conversation = ranked(inbound.conversation, arrival.key)
         if inbound.dispatch is None:
@@ -57,11 +57,14 @@ async def admit(gateway: Admitting, api: Api[E], arrival: Arrival) -> list[TurnR
         runtime = gateway.serving(inbound)
         gateway.limits.check(inbound.conversation, len(arrival.body), fetches=runtime.fetches)
         if inbound.prompt is None:
-            prompt, verdict = await runtime.prepare(inbound, arrival.tenant)
+            prompt, verdict, overflow = await _prepared(runtime, inbound, arrival.tenant)
             dialect = runtime.dialect
         else:
             prompt, verdict, dialect = runtime.raw_prompt(inbound.prompt), Verdict(state="first"), _PLAIN
-        admitted += [(inbound.choice(number), runtime, dialect, prompt, verdict) for number in range(inbound.choices)]
+            overflow = None
+        admitted += [
+            (inbound.choice(number), runtime, dialect, prompt, verdict, overflow) for number in range(inbound.choices)
+        ]
     return [
         TurnRecord(
             api=api.name,
@@ -76,6 +79,19 @@ async def admit(gateway: Admitting, api: Api[E], arrival: Arrival) -> list[TurnR
             exact=inbound.prompt is None,
             prompt=prompt,
             continuity=verdict,
+            overflow=overflow,
         )
-        for inbound, runtime, dialect, prompt, verdict in admitted
+        for inbound, runtime, dialect, prompt, verdict, overflow in admitted
     ]
+
+
+async def _prepared(
+    runtime: ModelRuntime, inbound: Inbound[Any], tenant: str
+) -> tuple[Prompt, Verdict, TurnFailure | None]:
+    """The prompt and its verdict; an empty one with the refusal where it cannot fit into the window."""
+    try:
+        return (*await runtime.prepare(inbound, tenant), None)
+    except TurnFailure as failure:
+        if failure.kind != "context_overflow":
+            raise
+        return Prompt(ids=[], tail=""), Verdict(state="first"), failure.with_traceback(None)

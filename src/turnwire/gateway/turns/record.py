@@ -56,7 +56,8 @@ class TurnRecord(msgspec.Struct, Generic[E], kw_only=True):
     reader: `stalled`, a silent engine: `idle`, the operator: `shutdown` or
     `cancelled`); `silence` is how long its engine said
     nothing, `dispatches` how long each call took from parsed to written; `route` is where it ran, `blocks` when
-    each part of the answer came."""
+    each part of the answer came. `overflow` is the refusal of a prompt that cannot fit and was never rendered: APIs say
+    that in the words of a turn, so it is raised by the turn."""
 
     api: str
     turn_id: str
@@ -78,6 +79,7 @@ class TurnRecord(msgspec.Struct, Generic[E], kw_only=True):
     reply: Reply | None = None
     route: Route | None = None
     blocks: list[BlockTimes] = []
+    overflow: TurnFailure | None = None
 
     @property
     def finish(self) -> str:

@@ -190,6 +190,8 @@ class Turn:
 
     def _start(self) -> None:
         record = self.record
+        if record.overflow is not None:
+            raise record.overflow
         runtime, conversation = record.runtime, record.inbound.conversation
         capabilities = runtime.engine.capabilities
         start = start_state(record.prompt.tail, record.dialect)
