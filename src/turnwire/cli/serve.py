@@ -29,9 +29,7 @@ _OPTIONS = (
         "--upstream-model",
         help="The model's name at the engine, where it differs.  [default: --model, else its only one]",
     ),
-    click.option(
-        "--dialect", help="How the model writes: a name or a FILE.py of your own; `auto` finds out."
-    ),
+    click.option("--dialect", help="How the model writes: a name or a FILE.py of your own; `auto` finds out."),
     click.option("--reasoning", help="Another dialect's reasoning markers, combined with --dialect's tool calls."),
     click.option("--template", help="Chat template file (Jinja)."),
     click.option("--tokenizer", help="tokenizer.json, or a folder that holds one."),
