@@ -351,3 +351,21 @@ def test_the_windows_end_leads_to_compaction_and_on(serve: Serve, claude: Any) -
     assert records[3].prompt_text.startswith(records[0].prompt_text + records[0].output_text)
     assert records[4].prompt_tokens < records[3].prompt_tokens
     assert "MARK-7" in records[4].prompt_text
+
+
+def test_a_search_is_said_to_be_unavailable_and_no_invention_is_shown(serve: Serve, claude: Any) -> None:
+    gateway = serve(
+        line(thought("I search."), call("WebSearch", query="who won the cup")),
+        line(thought("No search here."), "I could not search the web."),
+    )
+    succeeded(claude(gateway)("Who won the cup?", "--tools", "WebSearch"), "I could not search the web.")
+    *_, last = gateway.turns()
+    (result,) = [
+        block
+        for message in last.json["messages"]
+        if isinstance(message["content"], list)
+        for block in message["content"]
+        if block["type"] == "tool_result"
+    ]
+    assert "unavailable" in json.dumps(result)
+    assert "I could not search" not in json.dumps(result)
