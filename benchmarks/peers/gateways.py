@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.engines.playbook import Counter
 from benchmarks.load.requests import APIS, MODEL, Api
 from benchmarks.peers import cache
-from benchmarks.peers.processes import Processes, free_port, listens, serves
+from benchmarks.peers.processes import Processes, free_port, free_ports, listens, serves
 
 Command = list[str | Path]
 ENGINES = cache.ROOT / "benchmarks" / "engines"
@@ -70,7 +70,8 @@ def turnwire(name: str, stage: Stage, source: Path = cache.ROOT, flags: tuple[st
 
 def turnwire_core(name: str, stage: Stage, source: Path = cache.ROOT, flags: tuple[str, ...] = ()) -> Gateway:
     """Turnwire in front of vLLM's engine-core wire."""
-    handshake, port, processes = free_port(), free_port(), stage.processes()
+    # The gateway binds the two ports after the handshake's for requests and outputs.
+    handshake, port, processes = free_ports(3), free_port(), stage.processes()
     counter = _core(name, stage, processes, handshake)
     pid = _serve(name, stage, processes, port, source, f"vllm-core:tcp://127.0.0.1:{handshake}", flags)
     return Gateway(name, "engine core (ZMQ)", _commit(source), APIS, port, pid, counter, processes)
