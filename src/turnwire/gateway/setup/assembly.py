@@ -22,6 +22,7 @@ from turnwire.gateway.setup.engine_keys import EngineKeyError
 from turnwire.gateway.setup.seal_keys import SealKeyError, seal_keys
 from turnwire.gateway.setup.sources import PromptSource, SourceError
 from turnwire.gateway.setup.starting import is_path, start_engines
+from turnwire.gateway.stores.turns_redis import RedisTurnStore
 from turnwire.gateway.stores.turns_sqlite import SQLiteTurnStore
 from turnwire.gateway.turns.runtime import ModelRuntime
 from turnwire.parsers import Dialect, Encoding, UnknownDialect, detect, dialect_from_flag, resolve
@@ -73,9 +74,8 @@ async def assemble_models(settings: Settings, progress: Progress | None = None) 
     """Start every model's engines and put the models together. `progress` is told of downloads."""
     started: list[ModelRuntime] = []
     try:
-        shared = _Shared(
-            settings, load_book(settings.profiles), Sealer(seal_keys(settings)), _turn_store(settings), progress
-        )
+        sealer = Sealer(seal_keys(settings))
+        shared = _Shared(settings, load_book(settings.profiles), sealer, _turn_store(settings, sealer), progress)
         for model in settings.served():
             started += [await _assembled(model, shared)]
         ServedModels(started)
@@ -187,9 +187,12 @@ def _model_id(model: ModelSettings, info: EngineInfo) -> str:
     return PurePath(found).stem if found.endswith(".gguf") or found.startswith(("/", "~", "./")) else found
 
 
-def _turn_store(settings: Settings) -> TurnStore:
-    """Turns live where responses do: beside the SQLite file, else in memory."""
-    kind, _, path = (settings.store or "memory").partition(":")
+def _turn_store(settings: Settings, sealer: Sealer) -> TurnStore:
+    """Turns live where responses do: in Redis, beside the SQLite file, or in memory."""
+    spec = settings.store or "memory"
+    kind, _, path = spec.partition(":")
+    if kind in ("redis", "rediss", "unix"):
+        return RedisTurnStore(spec, sealer)
     return SQLiteTurnStore(f"{path}.turns") if kind == "sqlite" else MemoryTurnStore()
 
 

@@ -112,6 +112,23 @@ class Sealer:
         closed: bytes = key.of_turn(salt).encrypt(_nonce(segment.number), payload, bound)
         return _PREFIX + _spelled(head + closed)
 
+    def encrypted(self, payload: bytes, place: str) -> bytes:
+        """`payload` for a store that others may read; it opens only at the place that it was made for."""
+        salt = os.urandom(16)
+        closed: bytes = self._newest.of_turn(salt).encrypt(_nonce(0), payload, place.encode())
+        return self._newest.id + salt + closed
+
+    def decrypted(self, value: bytes, place: str) -> bytes | None:
+        """What was encrypted for `place`; None where it was not, or was changed."""
+        key = self._keys.get(value[:4])
+        if key is None or len(value) < 20 + _TAG_SIZE:
+            return None
+        try:
+            opened: bytes = key.of_turn(value[4:20]).decrypt(_nonce(0), value[20:], place.encode())
+        except self._invalid:
+            return None
+        return opened
+
     def open(self, seal: str, *, model: str, tenant: str) -> Segment | Unopened:
         """The segment inside, or the reason why not."""
         if not seal.startswith(_PREFIX):
