@@ -414,7 +414,8 @@ def test_refused_then_well(serve: Serve, codex: Any, error: str) -> None:
     well = serve(*TWO_TURNS)
     busy.hand_over(well, after=1)
     succeeded(codex(busy)("Run echo hello."), "The command printed hello.")
-    assert busy.turns()[0].status == (502 if error == "internal" else 503)
+    # A worker that is away is waited for a while, so that the stream has begun when it is given up.
+    assert busy.turns()[0].status == {"overloaded": 503, "internal": 502, "unreachable": 200}[error]
 
 
 def test_a_rate_limit_is_waited_for(serve: Serve, codex: Any, sandbox: Sandbox) -> None:
