@@ -1,8 +1,14 @@
-"""Turns on all three APIs while two of three servers fail in every way they can: none is lost while one is sound."""
+"""Turns on all three APIs while two of three servers fail in every way they can: none is lost while one is sound.
+
+    TURNWIRE_STORM_TURNS=10000 pytest -s tests/faults/test_rude_servers.py
+
+is the same at any size, and prints what happened.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import socket
 from collections import Counter
@@ -11,6 +17,7 @@ from pathlib import Path
 
 import aiohttp
 import msgspec
+import pytest
 import uvicorn
 
 import turnwire.prompts
@@ -25,12 +32,14 @@ from .rude_server import RudeServer
 from .test_faults import PATHS, ask
 
 DATA = Path(turnwire.prompts.__file__).parent / "data"
-CLIENTS, TURNS = 24, 6
+CLIENTS = 64
+TURNS = max(1, int(os.environ.get("TURNWIRE_STORM_TURNS", "192")) // CLIENTS)
 
 
+@pytest.mark.timeout(0)
 async def test_no_turn_is_lost_while_one_server_is_sound() -> None:
     tokenizer = load_tokenizer(None)
-    servers = [RudeServer(tokenizer, 1, 0.7), RudeServer(tokenizer, 2, 0.7), RudeServer(tokenizer, 3, 0.0)]
+    servers = [RudeServer(tokenizer, 101, 0.6), RudeServer(tokenizer, 202, 0.6), RudeServer(tokenizer, 3, 0.0)]
     tally: Counter[str] = Counter()
     async with AsyncExitStack() as stack:
         urls = [await stack.enter_async_context(server.listening()) for server in servers]
@@ -67,6 +76,7 @@ async def test_no_turn_is_lost_while_one_server_is_sound() -> None:
         statistics = pool.statistics
         server.should_exit = True
         await task
+    print(f"\n{CLIENTS * TURNS} turns: {dict(tally)}\n{statistics}\n{dict(servers[0].faults + servers[1].faults)}")
     assert tally["complete"] + tally["left"] == CLIENTS * TURNS, (tally, statistics)
     faults = servers[0].faults + servers[1].faults
     assert len(faults) >= 8, faults

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -369,3 +372,33 @@ async def test_the_events_of_one_read_are_one_call() -> None:
     batches = [step for step in receiver.heard if isinstance(step, TokenBatch)]
     assert len(batches) <= 2
     assert receiver.text == "one" * 50
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificate with the openssl command")
+async def test_tls_is_spoken_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+    names = ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
+    process = await asyncio.create_subprocess_exec(*command, *names, stderr=asyncio.subprocess.DEVNULL)
+    assert await process.wait() == 0
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    server = await asyncio.start_server(answering(WHOLE, then_hang=True), "localhost", 0, ssl=context)
+    url = f"https://localhost:{server.sockets[0].getsockname()[1]}"
+    for trusted in (False, True):
+        if trusted:
+            monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        engine, receiver = Engine(url), Recorder()
+        await engine.start()
+        engine.submit(request(), receiver)
+        async with asyncio.timeout(10):
+            await receiver.over.wait()
+        if trusted:
+            assert receiver.text == "one"
+        else:
+            error = receiver.heard[-1]
+            assert isinstance(error, EngineError)
+            assert error.kind == "unreachable"
+            assert "certificate" in error.message.lower()
+        await engine.close()
+    server.close()
