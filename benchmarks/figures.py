@@ -85,13 +85,18 @@ def _cell(result: Result, gateway: str, row: Row) -> str:
 
 def _about(results: dict[str, Result]) -> list[str]:
     """What was measured, where and when."""
-    versions: dict[str, list[str]] = {}
-    for result in results.values():
-        for name, about in result.gateways.items():
-            known = versions.setdefault(name.removesuffix("-core"), [])
-            if about["version"] not in known:
-                known.append(about["version"])
-    named = [f"{GATEWAYS[name]} {', '.join(known)}" for name, known in versions.items()]
+    peers = {
+        GATEWAYS[name]: about["version"]
+        for result in results.values()
+        for name, about in result.gateways.items()
+        if not name.startswith("turnwire")
+    }
+    own: dict[str, list[str]] = {}
+    for command, result in results.items():
+        if "turnwire" in result.gateways:
+            own.setdefault(result.gateways["turnwire"]["version"], []).append(command)
+    named = [f"Turnwire at {commit} in {', '.join(commands)}" for commit, commands in own.items()]
+    named += [f"{name} {version}" for name, version in peers.items()]
     days = sorted({result.taken for result in results.values()})
     machine = next(iter(results.values())).machine
     where = f"{machine['cores']} cores of a {machine['cpu']} that other work used too, Python {machine['python']}"

@@ -25,7 +25,7 @@ GROWING = 3
 
 
 def main(arguments: list[str]) -> None:
-    chosen = options(__doc__, 5).parse_args(arguments)
+    chosen = options(__doc__, 5, light=True).parse_args(arguments)
     with Session("first_token", chosen) as session:
         session.playbook.play("short", 0)
         for number, api, gateway in session.turns():

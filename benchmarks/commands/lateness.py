@@ -17,7 +17,7 @@ from benchmarks.measure.session import Session, options
 
 
 def main(arguments: list[str]) -> None:
-    parser = options(__doc__, 3)
+    parser = options(__doc__, 3, light=True)
     parser.set_defaults(apis="chat,messages")
     parser.add_argument("--streams", type=int, default=64)
     parser.add_argument("--rate", type=float, default=50)

@@ -28,8 +28,8 @@ from benchmarks.peers.gateways import Gateway
 REFERENCE = "vllm-rust"
 
 
-def options(about: str | None, rounds: int) -> argparse.ArgumentParser:
-    """The options that every command has."""
+def options(about: str | None, rounds: int, *, light: bool = False) -> argparse.ArgumentParser:
+    """The options that every command has. A `light` one leaves most of the machine idle, so it may go first."""
     parser = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--apis", default=",".join(APIS), help="comma-separated")
@@ -38,7 +38,9 @@ def options(about: str | None, rounds: int) -> argparse.ArgumentParser:
         "--also", action="append", default=[], metavar="NAME=FOLDER", help="another checkout of Turnwire"
     )
     parser.add_argument("--flag", action="append", default=[], help="passed on to `turnwire serve`")
-    parser.add_argument("--realtime", action="store_true", help="ahead of the machine's other work; needs root")
+    parser.set_defaults(realtime=False)
+    if light:
+        parser.add_argument("--realtime", action="store_true", help="ahead of the machine's other work; needs root")
     parser.add_argument(
         "--save", action="store_true", help="write the result file that the README's table is made from"
     )

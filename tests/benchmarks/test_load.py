@@ -105,8 +105,11 @@ def test_a_client_that_leaves_ends_its_stream(engine: Engine) -> None:
     head = f"POST /v1/completions HTTP/1.1\r\nContent-Length: {len(BODY)}\r\n\r\n".encode()
     with socket.create_connection(("127.0.0.1", engine.port)) as leaving:
         leaving.sendall(head + BODY)
-        while b"elephant" not in leaving.recv(4096):
-            pass
+        received = b""
+        while b"elephant" not in received:
+            data = leaving.recv(4096)
+            assert data, received
+            received += data
     said = engine.counter.value
     engine.playbook.play("words", 0)
     assert engine.load("1", "turns", "1")["words"] == WORDS
