@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from turnwire.cli.codex_catalog import codex_catalog
+from turnwire.cli.launch.codex_catalog import codex_catalog
 from turnwire.profiles import codex_entry
 
 

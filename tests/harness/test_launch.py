@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from turnwire.cli.launch import launch
+from turnwire.cli.launch.command import launch
 from turnwire.harness import HARNESSES, KEY_VARIABLE, Endpoint, ServedModel, shell_script
 from turnwire.harness.session import environment, write_files
 

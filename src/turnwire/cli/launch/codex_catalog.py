@@ -1,4 +1,7 @@
-"""`turnwire codex-catalog`: the file that tells Codex what a served model can do."""
+"""`turnwire codex-catalog`: the file that tells Codex what a served model can do.
+
+Promise: what is written passes the checks that Codex makes, or nothing is written.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`turnwire launch`: run a real client against the gateway, with a throw-away config."""
+"""`turnwire launch`: run a real client against the gateway, with a throw-away config.
+
+Promise: a client that is not installed or a gateway that does not answer is told in one sentence; nothing outside the
+plan's folder is written.
+"""
 
 from __future__ import annotations
 
