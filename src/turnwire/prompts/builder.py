@@ -8,6 +8,7 @@ where not, a Note says so. What a prompt shares with an earlier one is neither r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Literal
 
 import msgspec
@@ -32,6 +33,10 @@ from turnwire.turns import Conversation, Message, Note, ReasoningBlock, TextBloc
 __all__ = ["PromptBuilder"]
 
 _THOUGHT_MARKS = ("<think>", "</think>")  # those that templates read out of an assistant's text
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_MOST_TOOL_SETS = 256
 
 
 class PromptBuilder:
@@ -67,6 +72,7 @@ class PromptBuilder:
         self.messages = MessageCache(self.control if content_control != "allow" else None)
         self.renderings = RenderingCache()
         self.assembled = AssembledPromptCache()
+        self._tool_sets: dict[bytes, bool] = {}
 
     def build(self, conversation: Conversation, recall: Recall | None = None) -> Prompt:
         """The prompt for the conversation's next assistant turn; a conversation that ends with assistant text is
@@ -86,8 +92,9 @@ class PromptBuilder:
         notes.extend(plan.notes)
         messages = _without_thoughts(stable.messages, plan.bare)
         known = [self.messages.get(message) for message in messages]
-        shown = self._shown(messages, known, stable.tools, plan, begun)
-        draft = Draft(self, messages, stable.tools, known, shown, plan, notes)
+        offered = _encode(stable.tools)
+        shown = self._shown(messages, known, stable.tools, offered, plan, begun)
+        draft = Draft(self, messages, stable.tools, offered, known, shown, plan, notes)
         found = draft.exact_turns(recall)
         try:
             return draft.prompt(found, getattr(recall, "scope", None))
@@ -117,11 +124,22 @@ class PromptBuilder:
                 kept.append(message)
         return msgspec.structs.replace(stable, messages=tuple(kept))
 
+    def _tools_hold_control(self, tools: Sequence[Tool], offered: bytes) -> bool:
+        """Whether a tool's words may become control; the same tools come with every request."""
+        key = blake2b(offered, digest_size=16).digest()
+        found = self._tool_sets.get(key)
+        if found is None:
+            if len(self._tool_sets) >= _MOST_TOOL_SETS:
+                self._tool_sets.clear()
+            found = self._tool_sets[key] = any(map(self.control.in_tool, tools))
+        return found
+
     def _shown(
         self,
         messages: Sequence[Message],
         known: Sequence[KnownMessage],
         tools: Sequence[Tool],
+        offered: bytes,
         plan: Plan,
         begun: str | None,
     ) -> Shown:
@@ -129,7 +147,7 @@ class PromptBuilder:
         control = self.control
         found = self.content_control != "allow" and (
             any(each.control for each in known)
-            or any(map(control.in_tool, tools))
+            or self._tools_hold_control(tools, offered)
             or control.in_value(plan.args)
             or (begun is not None and control.in_text(begun))
         )

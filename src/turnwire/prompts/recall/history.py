@@ -18,10 +18,11 @@ from turnwire.prompts.prompt import HistoryKey
 from turnwire.prompts.recall.store import letters_and_digits
 from turnwire.turns import Message, OpaqueBlock, ReasoningBlock, TextBlock, ToolCallBlock, ToolResultBlock
 
-__all__ = ["History", "chained", "said_digest"]
+__all__ = ["History", "PrefixDigests", "said_digest"]
 
 _encode = msgspec.msgpack.Encoder().encode
 _SIZE = 16
+_ONE_BY_ONE = 12
 _MOST_UNDATED = 256 * 1024
 _CLOCK = re.compile(
     r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)?"
@@ -45,11 +46,11 @@ class History:
             own if message.role == "assistant" else digest
             for message, digest, own in zip(messages, digests, said, strict=True)
         ]
-        self._chain = [b""] * self._start + chained(own[self._start :])
+        self._said = PrefixDigests(own[self._start :])
 
     def before(self, position: int) -> HistoryKey:
         """The key of the message at `position`."""
-        chain = self._chain[position]
+        chain = self._said.before(position - self._start)
         return HistoryKey(strict=_digest(self._strict, chain), loose=(_digest(self._loose, chain),))
 
     def coming(self) -> HistoryKey:
@@ -58,7 +59,7 @@ class History:
         key = self.before(len(self._messages))
         if not self._ends_with_aside():
             return key
-        without = _digest(self._loose, self._chain[len(self._messages) - 1])
+        without = _digest(self._loose, self._said.before(len(self._messages) - 1 - self._start))
         return HistoryKey(strict=key.strict, loose=(*key.loose, without))
 
     def _ends_with_aside(self) -> bool:
@@ -71,14 +72,28 @@ class History:
         )
 
 
-def chained(digests: Sequence[bytes]) -> list[bytes]:
-    """For each number of leading digests, one digest of them all. They are of one size, or empty."""
-    hashed = blake2b(digest_size=_SIZE)
-    chain = [hashed.digest()]
-    for digest in digests:
-        hashed.update(digest)
-        chain.append(hashed.copy().digest())
-    return chain
+class PrefixDigests:
+    """One digest of the first so many of a list of digests, which are of one size or empty. A few are worked out one by
+    one, many in one go."""
+
+    def __init__(self, digests: Sequence[bytes]) -> None:
+        self._digests = digests
+        self._asked = 0
+        self._all: list[bytes] = []
+
+    def before(self, place: int) -> bytes:
+        """The digest of those before `place`."""
+        if self._all:
+            return self._all[max(place, 0)]
+        self._asked += 1
+        if self._asked <= _ONE_BY_ONE:
+            return blake2b(b"".join(self._digests[: max(place, 0)]), digest_size=_SIZE).digest()
+        hashed = blake2b(digest_size=_SIZE)
+        self._all.append(hashed.digest())
+        for digest in self._digests:
+            hashed.update(digest)
+            self._all.append(hashed.copy().digest())
+        return self._all[max(place, 0)]
 
 
 def said_digest(message: Message) -> bytes:

@@ -18,7 +18,7 @@ from turnwire.prompts.message_cache import KnownMessage, without_carriers
 from turnwire.prompts.notes import noted
 from turnwire.prompts.policy import Plan
 from turnwire.prompts.prompt import Prompt, Recall, RecalledTurn, Section
-from turnwire.prompts.recall.history import History, chained
+from turnwire.prompts.recall.history import History, PrefixDigests
 from turnwire.prompts.replay.assembled import AssembledPrompt
 from turnwire.prompts.replay.foresight import Foresight
 from turnwire.prompts.replay.growing_text import Rendering, grown
@@ -68,13 +68,15 @@ class _Found(msgspec.Struct):
 
 
 class Draft:
-    """The prompt of one conversation in its stable form. `known` is what was found out about each message."""
+    """The prompt of one conversation in its stable form. `offered` is its tools in bytes, `known` what was found out
+    about each message."""
 
     def __init__(
         self,
         builder: PromptBuilder,
         messages: Sequence[Message],
         tools: Sequence[Tool],
+        offered: bytes,
         known: Sequence[KnownMessage],
         shown: Shown,
         plan: Plan,
@@ -96,16 +98,13 @@ class Draft:
             builder.end_tokens,
         )
         self._digests = [each.digest for each in known]
-        self._chains: list[bytes] = []
-        offered = _encode(tools)
+        self._prefixes = PrefixDigests(self._digests)
         self._history = History(messages, self._digests, [each.said for each in known], offered)
         self._frame = _digest(offered, builder.template.stamp.encode())
 
     def _chain(self, end: int) -> bytes:
         """One digest of the messages before `end`."""
-        if not self._chains:
-            self._chains = chained(self._digests)
-        return self._chains[end]
+        return self._prefixes.before(end)
 
     # ------------------------------------------------------------------------------------------ turns as tokens
 

@@ -67,7 +67,10 @@ def dress(
     """Template messages for `messages`. Call ids are numbered through `names` in the order they are met."""
     dressed: list[TemplateMessage] = []
     for message in messages:
-        if message.role == "assistant":
+        blocks = message.blocks
+        if len(blocks) == 1 and type(blocks[0]) is TextBlock and message.role in ("user", "assistant"):
+            dressed.append({"role": message.role, "content": _said(blocks[0].text, traits)})
+        elif message.role == "assistant":
             dressed.append(_assistant(message, traits, names, notes))
         elif message.role == "user":
             dressed.extend(_user(message, traits, names, notes))
@@ -242,6 +245,11 @@ def _content(blocks: Sequence[object], traits: TemplateTraits, notes: list[Note]
     if traits.content == "parts":
         return parts or [{"type": "text", "text": ""}]
     return "".join(part["text"] for part in parts)
+
+
+def _said(text: str, traits: TemplateTraits) -> str | list[dict[str, Any]]:
+    """The content of a message that is one text."""
+    return [{"type": "text", "text": text}] if traits.content == "parts" else text
 
 
 def _parts(blocks: Sequence[object], notes: list[Note]) -> list[dict[str, Any]]:

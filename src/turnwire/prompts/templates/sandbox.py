@@ -31,6 +31,7 @@ MAX_DEPTH = 128
 _BUDGET = "__turnwire_budget__"
 _WIDEST = 1_000_000
 _PADDING = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs"})
+_TEXT_ONLY = frozenset({str})
 
 
 class TemplateFailure(Exception):
@@ -302,7 +303,7 @@ class _FlatSums(NodeTransformer):
 
 @jinja2.pass_context
 def _sum(context: Context, *operands: Any) -> Any:
-    if all(type(operand) is str for operand in operands):
+    if _TEXT_ONLY.issuperset(map(type, operands)):
         _budget_of(context).check_size(sum(map(len, operands)))
         return "".join(operands)
     environment = context.environment

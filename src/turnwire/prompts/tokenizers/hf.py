@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchEncoder", "Cuts", "HFTokenizer", "TokenizerError", "import_tokenizers"]
 
+_SHORT = 512
+
 # A blank starts anew in every Unicode normal form: nothing before it composes with it or anything behind it.
 _NORMAL_FORMS = frozenset(("NFC", "NFKC", "NFD", "NFKD"))
 
@@ -87,6 +89,8 @@ class HFTokenizer:
         """Each text's ids, as `encode` gives them."""
         if self._fast is not None:
             return self._fast(texts)
+        if sum(map(len, texts)) < _SHORT:  # then starting the library's threads costs more than they save
+            return [self._inner.encode(text, add_special_tokens=False).ids for text in texts]
         # Of the library's encoders this one lets other threads run and computes no offsets.
         found = self._inner.encode_batch_fast(texts, add_special_tokens=False)
         return [encoding.ids for encoding in found]
