@@ -103,11 +103,22 @@ class CompletionsReading(Reading):
         self._ended = False
 
     def feed(self, events: bytes) -> TokenBatch | None:
+        chunks = decode_chunks(events)
+        if len(chunks) == 1 and len(chunks[0].choices) == 1:
+            # By far the most frequent case: one token, and nothing else to tell.
+            choice = chunks[0].choices[0]
+            if choice.finish_reason is None and choice.logprobs is None and chunks[0].usage is None:
+                sampled = tuple(choice.token_ids or ())
+                self._output += len(sampled)
+                return TokenBatch(choice.text, sampled) if choice.text or sampled else None
+        return self._several(chunks)
+
+    def _several(self, chunks: list[Chunk]) -> TokenBatch | None:
         texts: list[str] = []
         ids: list[int] = []
         logprobs: list[TokenLogprob] = []
         usage: Usage | None = None
-        for chunk in decode_chunks(events):
+        for chunk in chunks:
             if chunk.usage is not None:
                 usage = chunk.usage
             if not chunk.choices:

@@ -68,6 +68,7 @@ class Stream:
         self._request = request
         self._reading = reading
         self._receiver = receiver
+        self._tokens = receiver.tokens
         self._notes = notes
         self._left = left
         self._answer = Answer()
@@ -194,9 +195,9 @@ class Stream:
         self._take(body)
 
     def _take(self, body: bytes) -> None:
-        reading = self._reading
+        reading, events = self._reading, self._events
         try:
-            array = self._events.feed(body)
+            array = events.feed(body)
             batch = reading.feed(array) if array is not None else None
         except EngineError as error:
             self._fail(error, left=True)
@@ -204,17 +205,16 @@ class Stream:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             self._broken("internal", f"an event that cannot be read: {error}")
             return
-        if batch is not None:
-            try:
-                if type(batch) is TokenBatch:
-                    self._receiver.tokens(batch)
-                else:
-                    assert type(batch) is EventBatch
-                    self._receiver.events(batch)
-            except Exception:
-                log.exception("a defect in whoever receives a generation")
-                self._broken("internal", "output that the gateway could not handle")
-        if reading.end is not None or reading.error is not None or self._events.done or self._answer.over:
+        try:
+            if type(batch) is TokenBatch:
+                self._tokens(batch)
+            elif batch is not None:
+                assert type(batch) is EventBatch
+                self._receiver.events(batch)
+        except Exception:
+            log.exception("a defect in whoever receives a generation")
+            self._broken("internal", "output that the gateway could not handle")
+        if reading.end is not None or reading.error is not None or events.done or self._answer.over:
             self._settle()
 
     def _settle(self) -> None:

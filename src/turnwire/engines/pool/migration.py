@@ -81,16 +81,16 @@ class Migration:
     def passed(self, batch: TokenBatch) -> TokenBatch:
         """Take note of a batch on its way out."""
         ids = batch.ids
-        if ids:
-            self.said += len(ids)
-        else:
-            self.said += 1
-            self._text_only = self._text_only or bool(batch.text)
         if self._legs > 1:
             # The new worker knows nothing of a character cut between the two, nor of text held back: decode here.
             batch = TokenBatch(self._decoded(ids), ids, batch.logprobs)
-        self._ids.extend(ids)
         self._emitted += len(batch.text)
+        if ids:
+            self.said += len(ids)
+            self._ids += ids
+        else:
+            self.said += 1
+            self._text_only = self._text_only or bool(batch.text)
         return batch
 
     def _decoded(self, ids: Sequence[int]) -> str:
