@@ -11,15 +11,15 @@ import turnwire
 from turnwire.cli.chat.command import chat
 from turnwire.cli.config import config
 from turnwire.cli.doctor import doctor
-from turnwire.cli.explain import explain
 from turnwire.cli.fetch_model import fetch_model
+from turnwire.cli.inspect.explain import explain
+from turnwire.cli.inspect.top import top
 from turnwire.cli.keys import keys
 from turnwire.cli.launch.codex_catalog import codex_catalog
 from turnwire.cli.launch.command import launch
 from turnwire.cli.models import models
 from turnwire.cli.parse import dialects_command, parse
 from turnwire.cli.serve import serve
-from turnwire.cli.top import top
 
 __all__ = ["main"]
 

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from turnwire.cli.operator import gateway_options, last_turns, live_turns
+from turnwire.cli.inspect.operator import gateway_options, last_turns, live_turns
 from turnwire.gateway.telemetry.journal import TurnSummary
 from turnwire.gateway.telemetry.live import LiveTurn
 

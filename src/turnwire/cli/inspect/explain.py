@@ -9,7 +9,7 @@ from datetime import datetime
 
 import click
 
-from turnwire.cli.operator import gateway_options, last_turns
+from turnwire.cli.inspect.operator import gateway_options, last_turns
 from turnwire.gateway.telemetry.journal import TurnSummary
 
 __all__ = ["explain", "story"]

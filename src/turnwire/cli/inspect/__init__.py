@@ -1,0 +1,1 @@
+"""Commands that look at turns: those of a running gateway, and those in a capture."""
