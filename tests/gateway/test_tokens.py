@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 
 from turnwire.gateway.turns.runtime import ModelRuntime
+from turnwire.prompts.prompt import Prompt
+from turnwire.prompts.replay.draft import Draft
 from turnwire.turns import Conversation, Message, TextBlock, ToolResultBlock
 
 from .conftest import Serve
@@ -70,13 +73,33 @@ async def test_token_strings_and_refusals(serve: Serve) -> None:
     assert status == 404
 
 
-async def test_what_is_large_is_built_beside_the_event_loop(serve: Serve) -> None:
+async def test_what_is_large_is_built_beside_the_event_loop(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = (await serve({"text": "Hi."})).gateway.runtimes[0]
-    long = TextBlock(text="x" * ModelRuntime.INLINE_CHARS)
-    for block in (long, ToolResultBlock(call_id="c", content=(long,))):
-        asked = Conversation(model="m", messages=(Message(role="user", blocks=(block,)),))
-        assert not runtime._is_small(asked)
-    assert runtime._is_small(Conversation(model="m", messages=(Message(role="user", blocks=(TextBlock(text="x"),)),)))
+    here: list[bool] = []
+    finish = Draft.finish
+
+    def watched(draft: Draft) -> Prompt:
+        here.append(threading.current_thread() is threading.main_thread())
+        return finish(draft)
+
+    monkeypatch.setattr(Draft, "finish", watched)
+
+    async def build(*messages: Message) -> None:
+        await runtime.build(Conversation(model="m", messages=messages), "default")
+
+    long = TextBlock(text="x" * ModelRuntime.INLINE_BYTES)
+    opening = Message(role="user", blocks=(TextBlock(text="Hello."),))
+    answered = (opening, Message(role="assistant", blocks=(TextBlock(text="Yes."),)))
+    await build(opening)
+    await build(Message(role="user", blocks=(long,)))
+    await build(*answered, Message(role="user", blocks=(ToolResultBlock(call_id="c", content=(long,)),)))
+    assert here == [True, False, False]
+    # What came before costs nothing any more; without the memory of it, it costs what it did.
+    more = Message(role="user", blocks=(TextBlock(text="And now?"),))
+    history = (Message(role="user", blocks=(long,)), answered[1])
+    await build(*history, more)
+    await build(*history, more, answered[1], opening)
+    assert here[3:] == [False, True]
 
 
 async def test_a_conversation_is_tokenized_as_its_turn_reads_it(serve: Serve) -> None:

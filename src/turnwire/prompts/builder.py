@@ -21,7 +21,6 @@ from turnwire.prompts.recall.history import History
 from turnwire.prompts.replay.assembled import AssembledPromptCache
 from turnwire.prompts.replay.draft import Draft, Shown
 from turnwire.prompts.replay.growing_text import RenderingCache
-from turnwire.prompts.replay.splicer import UnknownTurnEnd
 from turnwire.prompts.replay.tokenized_text import TokenizedTextCache
 from turnwire.prompts.stability import StabilityOptions, stabilise
 from turnwire.prompts.templates.control_text import ControlText, Marks
@@ -77,6 +76,15 @@ class PromptBuilder:
     def build(self, conversation: Conversation, recall: Recall | None = None) -> Prompt:
         """The prompt for the conversation's next assistant turn; a conversation that ends with assistant text is
         continued from there. A template that refuses the conversation raises TemplateFailure."""
+        draft = self.begin(conversation, recall)
+        assert draft is not None
+        return draft.finish()
+
+    def begin(
+        self, conversation: Conversation, recall: Recall | None = None, *, most: int | None = None
+    ) -> Draft | None:
+        """The prompt in the making, with what is known of it: `finish` gives what `build` would. None where more than
+        `most` bytes of the conversation were never seen before; to begin would then take long."""
         stable, notes = stabilise(
             conversation,
             self.stability,
@@ -84,6 +92,8 @@ class PromptBuilder:
             system=self.traits.system,
             empty_system=self.traits.empty_system,
         )
+        if most is not None and self.messages.unseen(stable.messages, most) > most:
+            return None
         stable = self._without_silence(stable, recall, notes)
         begun = _begun(stable.messages)
         if begun is not None:
@@ -95,14 +105,8 @@ class PromptBuilder:
         offered = _encode(stable.tools)
         shown = self._shown(messages, known, stable.tools, offered, plan, begun)
         draft = Draft(self, messages, stable.tools, offered, known, shown, plan, notes)
-        found = draft.exact_turns(recall)
-        try:
-            return draft.prompt(found, getattr(recall, "scope", None))
-        except (UnknownTurnEnd, TemplateFailure) as error:
-            if not found.turns:
-                raise
-            notes.append(noted("replay.not_spliced", error))
-            return draft.plain_prompt()
+        draft.look_up(recall)
+        return draft
 
     def _without_silence(self, stable: Conversation, recall: Recall | None, notes: list[Note]) -> Conversation:
         """Assistant messages that hold nothing stay only where a turn is recalled for them: one that only thought, and

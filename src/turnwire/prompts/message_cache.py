@@ -6,6 +6,7 @@ threads.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import blake2b
 from threading import Lock
 
@@ -13,7 +14,7 @@ import msgspec
 
 from turnwire.prompts.recall.history import said_digest
 from turnwire.prompts.templates.control_text import ControlText
-from turnwire.turns import Message, ReasoningBlock
+from turnwire.turns import Block, Message, ReasoningBlock, TextBlock, ToolCallBlock, ToolResultBlock
 
 __all__ = ["KnownMessage", "MessageCache", "without_carriers"]
 
@@ -24,13 +25,14 @@ _OVERHEAD = 600
 class KnownMessage(msgspec.Struct, frozen=True):
     """`digest` names the message; `said` names what clients send back of an assistant's message. `shown` is the message
     without thoughts that are only carriers. `control` says that its content may become control, `marked` that it holds
-    the character by which such content is marked."""
+    the character by which such content is marked. `size` is roughly its bytes."""
 
     digest: bytes
     said: bytes
     shown: Message
     control: bool
     marked: bool
+    size: int
 
 
 class MessageCache:
@@ -60,6 +62,16 @@ class MessageCache:
                 self._old, self._young, self._bytes = self._young, {}, 0
         return known
 
+    def unseen(self, messages: Iterable[Message], most: int) -> int:
+        """Roughly the bytes of the messages that were not seen before, counted until they are more than `most`."""
+        size = 0
+        for message in messages:
+            if message not in self._young and message not in self._old:
+                size += sum(map(size_of, message.blocks)) + 1
+                if size > most:
+                    break
+        return size
+
     def _learnt(self, message: Message, raw: bytes) -> KnownMessage:
         control = self._control is not None and self._control.in_message(message)
         return KnownMessage(
@@ -68,10 +80,24 @@ class MessageCache:
             without_carriers(message),
             control,
             self._control is not None and self._control.holds_mark(raw),
+            len(raw),
         )
 
     def __len__(self) -> int:
         return len(self._young) + len(self._old)
+
+
+def size_of(block: Block) -> int:
+    """The characters that a block may put into a prompt."""
+    match block:
+        case TextBlock() | ReasoningBlock():
+            return len(block.text)
+        case ToolCallBlock():
+            return len(block.arguments)
+        case ToolResultBlock():
+            return sum(map(size_of, block.content))
+        case _:
+            return 0
 
 
 def without_carriers(message: Message) -> Message:

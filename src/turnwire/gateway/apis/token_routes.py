@@ -75,7 +75,7 @@ class TokenRoutes:
 
 async def _at_leisure(size: int, work: Callable[[A], T], argument: A) -> T:
     """Large work is done beside the event loop."""
-    return work(argument) if size < ModelRuntime.INLINE_CHARS else await asyncio.to_thread(work, argument)
+    return work(argument) if size < ModelRuntime.INLINE_BYTES else await asyncio.to_thread(work, argument)
 
 
 def _counted_here(runtime: ModelRuntime) -> None:

@@ -53,6 +53,8 @@ class RedisTurnStore:
     READ_S = 0.2
     PAUSE_S = 5.0
 
+    waits = True
+
     def __init__(
         self,
         url: str,

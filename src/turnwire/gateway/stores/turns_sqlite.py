@@ -40,6 +40,8 @@ _KNOWN = "SELECT 1 FROM turn_keys JOIN turns USING (number) WHERE space = ? AND 
 class SQLiteTurnStore:
     """Turns in a file, with the newest in memory before it. One thread writes; any thread reads."""
 
+    waits = True
+
     def __init__(
         self, path: str | os.PathLike[str], *, max_bytes: int = 2 * 1024**3, memory_bytes: int = 64 * 1024 * 1024
     ) -> None:

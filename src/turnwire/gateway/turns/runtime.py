@@ -25,18 +25,11 @@ from turnwire.prompts.recall.recall import RecallCache, TurnRecall, ids_within, 
 from turnwire.prompts.recall.seals import Sealer, TurnSealer
 from turnwire.prompts.recall.store import TurnStore
 from turnwire.prompts.recall.witness import Witness
+from turnwire.prompts.replay.draft import Draft
 from turnwire.prompts.size import may_exceed, minimum_tokens
 from turnwire.prompts.templates.template import TemplateFailure
 from turnwire.protocols.wire import Inbound, TurnFailure
-from turnwire.turns import (
-    Block,
-    Conversation,
-    ReasoningBlock,
-    Sampling,
-    TextBlock,
-    ToolCallBlock,
-    ToolResultBlock,
-)
+from turnwire.turns import Conversation, Sampling
 
 if TYPE_CHECKING:
     from turnwire.gateway.turns.record import TurnRecord
@@ -50,8 +43,9 @@ _DEFAULTS = ("max_tokens", "temperature", "top_p", "top_k", "min_p", "repetition
 class ModelRuntime:
     """One served model."""
 
-    # Conversations whose text is shorter than this are built on the event loop: a thread costs more than it saves.
-    INLINE_CHARS = 4096
+    # A prompt of which so many bytes are new is built on the event loop: a thread costs more than it saves.
+    INLINE_BYTES = 4096
+    INLINE_MESSAGES = 500
 
     def __init__(
         self,
@@ -109,10 +103,13 @@ class ModelRuntime:
             cache=self._recalled,
         )
         try:
-            if self._is_small(conversation):
-                return self.builder.build(conversation, recall)
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._threads, self.builder.build, conversation, recall)
+            draft: Draft | None = None
+            if len(conversation.messages) <= self.INLINE_MESSAGES and (self._store is None or not self._store.waits):
+                draft = self.builder.begin(conversation, recall, most=self.INLINE_BYTES)
+            if draft is not None and draft.work <= self.INLINE_BYTES:
+                return draft.finish()
+            finish = draft.finish if draft is not None else partial(self.builder.build, conversation, recall)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, finish)
         except TemplateFailure as failure:
             raise TurnFailure(
                 "invalid_request", f"The model's chat template refuses this conversation: {failure}"
@@ -131,11 +128,6 @@ class ModelRuntime:
         if any(token >= size for token in prompt):
             raise TurnFailure("invalid_request", f"prompt: token ids go from 0 to {size - 1}", param="prompt")
         return Prompt(ids=list(prompt), tail="")
-
-    def _is_small(self, conversation: Conversation) -> bool:
-        if len(conversation.tools) > 4 or len(conversation.messages) > 8:
-            return False
-        return sum(_size(block) for message in conversation.messages for block in message.blocks) < self.INLINE_CHARS
 
     async def prepare(self, inbound: Inbound[Any], tenant: str) -> tuple[Prompt, Verdict]:
         """The prompt, and whether it keeps the session's prefix."""
@@ -239,16 +231,3 @@ class ModelRuntime:
             if getattr(sampling, field) is None and (value := getattr(self._sampling, field)) is not None
         }
         return msgspec.structs.replace(sampling, **missing) if missing else sampling
-
-
-def _size(block: Block) -> int:
-    """Characters that a block may put into a prompt."""
-    match block:
-        case TextBlock() | ReasoningBlock():
-            return len(block.text)
-        case ToolCallBlock():
-            return len(block.arguments)
-        case ToolResultBlock():
-            return sum(_size(part) for part in block.content)
-        case _:
-            return 0

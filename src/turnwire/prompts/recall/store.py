@@ -33,7 +33,11 @@ class StoredTurn(RecalledTurn, frozen=True, kw_only=True):
 
 
 class TurnStore(Protocol):
-    """`space` keeps tenants and models apart."""
+    """`space` keeps tenants and models apart. `waits`: `get` may take longer than memory does, so that no event loop
+    should call it."""
+
+    @property
+    def waits(self) -> bool: ...
 
     def put(self, space: str, keys: Sequence[str], turn: StoredTurn) -> None:
         """Keep a turn under each of the keys."""
@@ -62,6 +66,8 @@ def said_key(history: bytes, mark: bytes, session: str = "") -> str:
 
 class MemoryTurnStore:
     """Turns in memory, up to `max_bytes`. May be shared by threads."""
+
+    waits = False
 
     def __init__(self, *, max_bytes: int = 128 * 1024 * 1024) -> None:
         if max_bytes <= 0:

@@ -21,11 +21,12 @@ from turnwire.prompts.prompt import Prompt, Recall, RecalledTurn, Section
 from turnwire.prompts.recall.history import History, PrefixDigests
 from turnwire.prompts.replay.assembled import AssembledPrompt
 from turnwire.prompts.replay.foresight import Foresight
-from turnwire.prompts.replay.growing_text import Rendering, grown
+from turnwire.prompts.replay.growing_text import Rendering, common_items, grown
 from turnwire.prompts.replay.rewriting import in_template_order, rewritten_in_order, rewritten_on
-from turnwire.prompts.replay.splicer import TemplateSplicer, Text
+from turnwire.prompts.replay.splicer import TemplateSplicer, Text, UnknownTurnEnd
 from turnwire.prompts.replay.tokenized_text import TokenizedText
 from turnwire.prompts.templates.control_text import Marks
+from turnwire.prompts.templates.template import TemplateFailure
 from turnwire.turns import Message, Note, ReasoningBlock, Tool
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ __all__ = ["Draft", "Shown"]
 
 _encode = msgspec.msgpack.Encoder().encode
 _LOOKED_BACK = 8  # turns before whose prompt is looked for; an edit seldom goes further back
+_PER_MESSAGE = 8  # rendering a message that is known costs what tokenizing so many bytes does
 _ENDING = 24  # tokens of an output that are looked at for an end-of-turn mark
 
 
@@ -101,6 +103,43 @@ class Draft:
         self._prefixes = PrefixDigests(self._digests)
         self._history = History(messages, self._digests, [each.said for each in known], offered)
         self._frame = _digest(offered, builder.template.stamp.encode())
+        self._sizes = [each.size for each in known]
+        self._scope: str | None = None
+        self._found = _Found({}, settled=False)
+
+    def look_up(self, recall: Recall | None) -> None:
+        """Find the turns that are put in as tokens."""
+        self._scope = getattr(recall, "scope", None)
+        self._found = self._exact_turns(recall)
+
+    def finish(self) -> Prompt:
+        """The prompt; one that the template writes alone where it cannot be written around the turns that were
+        found."""
+        try:
+            return self._prompt(self._found)
+        except (UnknownTurnEnd, TemplateFailure) as error:
+            if not self._found.turns:
+                raise
+            self._notes.append(noted("replay.not_spliced", error))
+            return self._prompt(_Found({}, settled=False))
+
+    @property
+    def work(self) -> int:
+        """How many bytes are yet to be rendered and tokenized, about; rendering alone counts for a few of them."""
+        first = min(self._found.turns, default=len(self._messages))
+        if self._found.base is not None:
+            start, shown = first, len(self._messages) - first
+            if not self._traits.turn_ends.local:
+                shown = len(self._messages)
+        else:
+            key, opening, _ = self._head_keys(first, self._found.turns.get(first))
+            kept = self._builder.renderings.get(opening)
+            if kept is not None and kept.key == key:
+                start, shown = first, len(self._messages) - first
+            else:
+                start = common_items(kept.text.digests, self._digests[:first]) if kept is not None else 0
+                shown = len(self._messages)
+        return sum(self._sizes[start:]) + _PER_MESSAGE * shown
 
     def _chain(self, end: int) -> bytes:
         """One digest of the messages before `end`."""
@@ -108,10 +147,10 @@ class Draft:
 
     # ------------------------------------------------------------------------------------------ turns as tokens
 
-    def exact_turns(self, recall: Recall | None) -> _Found:
+    def _exact_turns(self, recall: Recall | None) -> _Found:
         """The turns that are put in as tokens. They are looked for from the last one backwards, as far as the prompt
         before them is not known."""
-        scope: str | None = getattr(recall, "scope", None)
+        scope = self._scope
         exact = sorted(self._plan.exact)
         found = _Found({}, settled=scope is not None)
         said: list[list[Note]] = []
@@ -208,9 +247,9 @@ class Draft:
 
     # ------------------------------------------------------------------------------------------------- assembly
 
-    def prompt(self, found: _Found, scope: str | None = None) -> Prompt:
+    def _prompt(self, found: _Found) -> Prompt:
         """The prompt around the turns that were found; kept for the next one where all of them are settled."""
-        turns, base = found.turns, found.base
+        turns, base, scope = found.turns, found.base, self._scope
         stops = [*sorted(turns), len(self._messages)]
         ids = base.ids.copy() if base is not None else []
         packed = base.packed[:] if base is not None else array("I")
@@ -270,10 +309,6 @@ class Draft:
             tail=tail,
         )
 
-    def plain_prompt(self) -> Prompt:
-        """The prompt with every turn rendered by the template."""
-        return self.prompt(_Found({}, settled=False))
-
     def _args(self, before: _SplicedTurn | None) -> dict[str, Any]:
         """The template's switches for the text before a turn: those it was written with."""
         thinking = self._plan.thinking
@@ -286,10 +321,16 @@ class Draft:
         switch = self._traits.thinking_on if thinking else self._traits.thinking_off
         return {**self._shown.args, **(switch or {})}
 
-    def _head(self, end: int, before: _SplicedTurn | None) -> TokenizedText:
+    def _head_keys(self, end: int, before: _SplicedTurn | None) -> tuple[bytes, bytes, dict[str, Any]]:
+        """What the text before the turn at `end` depends on, what all texts of its conversation have in common, and the
+        template's switches for it."""
         args = self._args(before)
         frame = _digest(self._frame, _encode(sorted(args.items())))
         key, opening = _digest(b"head", frame, self._chain(end)), _digest(b"opening", frame, self._chain(min(end, 2)))
+        return key, opening, args
+
+    def _head(self, end: int, before: _SplicedTurn | None) -> TokenizedText:
+        key, opening, args = self._head_keys(end, before)
         kept = self._builder.renderings.get(opening)
         if kept is not None and kept.key == key:
             self._notes.extend(kept.notes)

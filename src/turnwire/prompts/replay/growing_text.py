@@ -20,7 +20,7 @@ from turnwire.turns import Message, Note, Tool
 
 _TOKEN_BYTES = 44  # a number, the place in a list that refers to it, and the same four bytes packed
 
-__all__ = ["GrownText", "Rendering", "RenderingCache", "grown"]
+__all__ = ["GrownText", "Rendering", "RenderingCache", "common_items", "grown"]
 
 
 class GrownText(msgspec.Struct, frozen=True):
@@ -128,7 +128,7 @@ def _kept(base: GrownText, tokenizer: Tokenizer, text: str, limit: int, digests:
     """How many found messages of `base` are found alike in `text`, and the last of them at a place where it can be
     cut."""
     common = min(_common(base.text, text), base.limit, limit)
-    same = _common_items(base.digests, digests[:end])
+    same = common_items(base.digests, digests[:end])
     kept = len(base.found)
     while kept:
         last = base.found[kept - 1]
@@ -162,7 +162,8 @@ def _common(one: str, other: str) -> int:
     return low
 
 
-def _common_items(one: Sequence[bytes], other: Sequence[bytes]) -> int:
+def common_items(one: Sequence[bytes], other: Sequence[bytes]) -> int:
+    """How many leading items two lists share."""
     size = min(len(one), len(other))
     if one[:size] == other[:size]:
         return size
