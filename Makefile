@@ -7,12 +7,13 @@ INSTALL := @$(BIN)/python tools/install.py
 CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwire
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test coverage test-clients test-engines test-sglang lint bench fuzz clean
+.PHONY: help serve test test-slow coverage test-clients test-engines test-sglang lint bench fuzz clean
 
 help:
 	@echo "make serve         run the gateway on the embedded model (http://127.0.0.1:8390)"
 	@echo "make test          run the tests"
-	@echo "make coverage      the same, and which lines they reach"
+	@echo "make test-slow     run the long ones: storms of faults, all templates and tokenizers, downloads"
+	@echo "make coverage      make test, and which lines it reaches"
 	@echo "make test-clients  run the real, pinned clients against the gateway"
 	@echo "make test-engines  run the real engines behind the gateway"
 	@echo "make test-sglang   the same with real SGLang, which takes a second large installation"
@@ -37,7 +38,10 @@ serve: $(VENV)/.serve
 	$(BIN)/turnwire serve $(ARGS)
 
 test: $(VENV)/.dev
-	$(BIN)/pytest -n auto --dist worksteal -m "not clients and not engines" $(ARGS)
+	$(BIN)/pytest -n auto --dist worksteal -m "not slow and not clients and not engines" $(ARGS)
+
+test-slow: $(VENV)/.dev
+	$(BIN)/pytest -n auto --dist worksteal -m slow $(ARGS)
 
 coverage: $(VENV)/.dev
 	$(BIN)/pytest -n auto -m "not clients and not engines" --cov --cov-report=term:skip-covered $(ARGS)

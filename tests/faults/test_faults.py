@@ -126,6 +126,7 @@ async def ask(session: aiohttp.ClientSession, base: str, api: str, nonce: str, d
     return "told an error" if failed else "SILENTLY TRUNCATED"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_no_turn_is_lost_doubled_or_cut_short_as_a_success(tmp_path: Path, seed: int) -> None:
     tally: Counter[str] = Counter()
@@ -161,6 +162,7 @@ async def test_no_turn_is_lost_doubled_or_cut_short_as_a_success(tmp_path: Path,
                 gc.collect()
 
 
+@pytest.mark.slow
 async def test_memory_is_back_where_it_was_once_the_storm_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

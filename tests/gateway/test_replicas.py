@@ -230,6 +230,7 @@ def detected(path: Path) -> str:
     return dialect.name if dialect else "plain"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api", ["messages", "responses"])
 @pytest.mark.parametrize("path", real_templates() or [None], ids=lambda path: path.stem if path else "absent")
 async def test_real_templates_where_they_are_at_hand(

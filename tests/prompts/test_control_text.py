@@ -210,7 +210,7 @@ def of_kind(kind: str, folder: Path) -> HFTokenizer:
     return own
 
 
-@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("cached", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["hf", "fast", "gguf", "ranks", "tekken"])
 def test_no_field_forges_control_for_any_kind_of_tokenizer(kind: str, cached: bool, tmp_path: Path) -> None:
     inner = of_kind(kind, tmp_path)
@@ -227,7 +227,12 @@ RENDERERS: dict[str, Callable[[], tuple[Renderer, str]]] = {
 }
 
 
-@pytest.mark.parametrize("name", RENDERERS)
+QUICK = ("qwen3", "gpt-oss", "harmony")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in RENDERERS]
+)
 def test_no_field_forges_control_for_any_family(name: str) -> None:
     renderer, text = RENDERERS[name]()
     tokenizer = family_tokenizer(text + "<s></s>")

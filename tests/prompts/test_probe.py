@@ -114,6 +114,7 @@ def _shared_templates() -> list[Path]:
     return next((sorted(folder.glob("*.jinja")) for folder in folders if folder.is_dir()), [])
 
 
+@pytest.mark.slow
 def test_real_templates_where_they_are_at_hand() -> None:
     special = {"bos_token": "<s>", "eos_token": "</s>"}
     for path in _shared_templates():

@@ -67,6 +67,7 @@ def test_every_prompt_starts_with_the_one_before_and_its_output(
         assert ends[-1] == len(prompt.ids)
 
 
+@pytest.mark.slow
 def test_real_templates_where_they_are_at_hand(tokenizer: Tokenizer) -> None:
     given = os.environ.get("TURNWIRE_SHARED")
     places = [Path(given)] if given else [parent / "shared" for parent in Path(__file__).resolve().parents]
