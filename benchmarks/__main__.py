@@ -10,6 +10,7 @@ COMMANDS = {
     "stream": ("benchmarks.commands.stream", "CPU per output token, saturated and paced"),
     "turn_cost": ("benchmarks.commands.turn_cost", "CPU per short turn behind a long history"),
     "first_token": ("benchmarks.commands.first_token", "time to first token of a 52K prompt"),
+    "prefix": ("benchmarks.commands.prefix", "what a stable prefix is worth on a real engine"),
     "lateness": ("benchmarks.commands.lateness", "how late tokens are among 64 paced streams"),
     "loop_pauses": ("benchmarks.commands.loop_pauses", "how long others wait while large bodies arrive"),
     "memory": ("benchmarks.commands.memory", "a thousand paced streams: memory, CPU, lateness"),

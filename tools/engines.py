@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Installs and starts the real engines that `make test-engines` and benchmarks/prefix.py run, in a cache folder outside
+"""Installs and starts the real engines that `make test-engines` and `benchmarks prefix` run, in a cache folder outside
 the clone: vLLM's CPU build, SGLang on a CPU, and a tiny model with random weights that has the real Qwen3 tokenizer.
 
 Promise: safe to run twice (what is there and whole is kept), pinned versions, nothing written into the clone.

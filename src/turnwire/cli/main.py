@@ -8,6 +8,7 @@ from __future__ import annotations
 import click
 
 import turnwire
+from turnwire.cli.bench.prefix import bench
 from turnwire.cli.chat.command import chat
 from turnwire.cli.config import config
 from turnwire.cli.doctor import doctor
@@ -50,6 +51,7 @@ for command in (
     keys,
     top,
     explain,
+    bench,
 ):
     main.add_command(command)
 

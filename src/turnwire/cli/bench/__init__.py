@@ -1,0 +1,1 @@
+"""`turnwire bench`: measurements of the user's own gateway and engine."""
