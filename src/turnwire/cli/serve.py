@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import logging
 import os
 import socket
 from collections.abc import Callable
@@ -17,6 +16,7 @@ __all__ = ["gateway_options", "serve"]
 _OPTIONS = (
     click.option("--host", help="Address to listen on.  [default: 127.0.0.1]"),
     click.option("--port", type=int, help="Port to listen on; 0 picks a free one.  [default: 8390]"),
+    click.option("--workers", type=int, help="Gateway processes that serve the one port.  [default: 1]"),
     click.option("--model", help="Model id to serve, a .gguf file, a folder, or a hub id (MAKER/REPO:QUANT)."),
     click.option("--alias", multiple=True, help="Another id that means the same model; may be given several times."),
     click.option(
@@ -76,15 +76,20 @@ def gateway_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def serve(config: str | None, **flags: Any) -> None:
     """Run the gateway. Flags override the config file, which overrides TURNWIRE_* variables."""
     from turnwire.gateway.door.keys import KeysError
+    from turnwire.gateway.processes.supervisor import ProcessError, run_processes
     from turnwire.gateway.server import run
-    from turnwire.gateway.settings import SettingsError
+    from turnwire.gateway.settings import Settings, SettingsError
     from turnwire.gateway.setup.assembly import AssemblyError
     from turnwire.gateway.setup.loading import load_settings
     from turnwire.gateway.stores.store import StoreError
+    from turnwire.gateway.telemetry.journal import start_log
     from turnwire.gateway.telemetry.tracing import TracingError
 
+    def load() -> Settings:
+        return load_settings(flags, config=config or os.environ.get("TURNWIRE_CONFIG"), environ=os.environ)
+
     try:
-        settings = load_settings(flags, config=config or os.environ.get("TURNWIRE_CONFIG"), environ=os.environ)
+        settings = load()
     except SettingsError as error:
         raise click.ClickException(str(error)) from None
     if not settings.keys and not settings.allow_anonymous and not _is_loopback(settings.host):
@@ -93,21 +98,15 @@ def serve(config: str | None, **flags: Any) -> None:
         )
     # Turns, responses and records are their owner's: no file that the gateway makes can be read by others.
     os.umask(0o077)
-    _start_log(settings.log_level, settings.log_format)
+    start_log(settings.log_level, settings.log_format)
     listener = _listen(settings.host, settings.port)
     try:
-        run(settings, listener, _LoadBar())
-    except (AssemblyError, KeysError, StoreError, TracingError) as error:
+        if settings.workers > 1:
+            run_processes(settings, listener, load)
+        else:
+            run(settings, listener, _LoadBar())
+    except (AssemblyError, KeysError, ProcessError, SettingsError, StoreError, TracingError) as error:
         raise click.ClickException(str(error)) from None
-
-
-def _start_log(level: str, form: str) -> None:
-    from turnwire.gateway.telemetry.journal import JsonLines
-
-    handler = logging.StreamHandler()
-    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
-    handler.setFormatter(JsonLines() if form == "json" else text)
-    logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
 class _LoadBar:

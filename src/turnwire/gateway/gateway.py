@@ -17,6 +17,7 @@ from turnwire.continuity import sentence
 from turnwire.gateway.door.keys import Keyring
 from turnwire.gateway.door.limits import request_limits
 from turnwire.gateway.models import Found, ServedModels, UnknownModel
+from turnwire.gateway.processes.siblings import Siblings
 from turnwire.gateway.settings import Settings
 from turnwire.gateway.stores.responses import ResponseStore
 from turnwire.gateway.stores.store import Retention, open_store
@@ -40,8 +41,9 @@ log = logging.getLogger("turnwire.gateway")
 class Gateway:
     """The gateway, whoever talks to it."""
 
-    def __init__(self, settings: Settings, runtimes: Sequence[ModelRuntime]) -> None:
+    def __init__(self, settings: Settings, runtimes: Sequence[ModelRuntime], siblings: Siblings | None = None) -> None:
         self.settings = settings
+        self.siblings = siblings
         self.runtimes = list(runtimes)
         self.heartbeat = Heartbeat(
             keepalive_s=settings.keepalive, idle_s=settings.idle_timeout, stall_s=settings.stall_timeout

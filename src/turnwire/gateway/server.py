@@ -1,7 +1,8 @@
 """Runs the application: one process, one event loop, uvloop where there is one.
 
-Promise: the ready line is printed once the gateway answers. SIGTERM drains: readiness goes off, new turns are refused,
-running ones finish within the limit and are then ended with an error; a second signal stops at once.
+Promise: the ready line is given once the gateway answers. SIGTERM drains: readiness goes off, new turns are refused,
+running ones finish within the limit and are then ended with an error; a second signal stops at once. SIGHUP does the
+same, except in one of several processes: there it hands over, which is to accept no more and to end when all is said.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import uvicorn
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from turnwire.engines.embedded.downloads import Progress
 from turnwire.gateway.app import create_app
 from turnwire.gateway.door.connection import HttpBounds, bounded_http, bounded_socket
 from turnwire.gateway.gateway import Gateway
+from turnwire.gateway.processes.inside import answering
+from turnwire.gateway.processes.siblings import Siblings
 from turnwire.gateway.settings import Settings
 from turnwire.gateway.setup.assembly import assemble_models
 
@@ -29,30 +33,54 @@ __all__ = ["GatewayServer", "run", "server_config"]
 log = logging.getLogger("turnwire.server")
 
 
-def run(settings: Settings, listener: socket.socket, progress: Progress | None = None) -> None:
-    """Serve until told to stop; `progress` is told of downloads."""
+def run(
+    settings: Settings,
+    listener: socket.socket,
+    progress: Progress | None = None,
+    *,
+    announce: Callable[[str], None] | None = None,
+    siblings: Siblings | None = None,
+) -> None:
+    """Serve until told to stop; `progress` is told of downloads, `announce` gets the ready line instead of standard
+    output, `siblings` are the other processes of the same gateway."""
+    work = _main(settings, listener, progress, announce or _print, siblings)
     with contextlib.suppress(KeyboardInterrupt):
         if sys.platform != "win32":
             import uvloop
 
-            uvloop.run(_main(settings, listener, progress))
+            uvloop.run(work)
         else:
-            asyncio.run(_main(settings, listener, progress))
+            asyncio.run(work)
 
 
-async def _main(settings: Settings, listener: socket.socket, progress: Progress | None) -> None:
+def _print(line: str) -> None:
+    print(line, flush=True)
+
+
+async def _main(
+    settings: Settings,
+    listener: socket.socket,
+    progress: Progress | None,
+    announce: Callable[[str], None],
+    siblings: Siblings | None,
+) -> None:
     runtimes = await assemble_models(settings, progress)
-    gateway = Gateway(settings, runtimes)
+    gateway = Gateway(settings, runtimes, siblings)
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     names = ", ".join(runtime.id for runtime in runtimes)
     hows = ", ".join(f"dialect {r.dialect.name}" if r.writes_prompts else f"by {r.info.name}" for r in runtimes)
     ready = f"turnwire: {names} on http://{shown}:{port} ({hows})"
-    server = GatewayServer(gateway, ready)
+    server = GatewayServer(gateway, lambda: announce(ready))
     # What exists by now lives as long as the process: the collector need not look at it again.
     gc.collect()
     gc.freeze()
-    await server.serve(sockets=[listener])
+    if siblings is None:
+        await server.serve(sockets=[listener])
+        return
+    async with answering(gateway, siblings):
+        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), server.orphaned)
+        await server.serve(sockets=[listener])
 
 
 class _CutOnPurpose(logging.Filter):
@@ -84,27 +112,34 @@ def server_config(gateway: Gateway) -> uvicorn.Config:
 class GatewayServer(uvicorn.Server):
     """uvicorn with our own way of ending."""
 
-    def __init__(self, gateway: Gateway, ready: str) -> None:
+    # Between the last accept of a process that hands over and the end of connections on which nothing was asked.
+    HANDOVER_S = 1.0
+
+    def __init__(self, gateway: Gateway, announce: Callable[[], None]) -> None:
         super().__init__(server_config(gateway))
         logging.getLogger("uvicorn.error").addFilter(_CutOnPurpose())
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
         self._gateway = gateway
-        self._ready = ready
+        self._announce = announce
         self._drain: asyncio.Task[None] | None = None
+        self._handover: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            print(self._ready, flush=True)
+            self._announce()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         loop = asyncio.get_running_loop()
-        signals = (signal.SIGTERM, signal.SIGINT)
+        handlers = {signal.SIGTERM: self._asked_to_stop, signal.SIGINT: self._asked_to_stop}
+        if sys.platform != "win32":
+            alone = self._gateway.siblings is None
+            handlers[signal.SIGHUP] = self._asked_to_stop if alone else self._asked_to_hand_over
         with contextlib.ExitStack() as stack:
-            for number in signals:
+            for number, handler in handlers.items():
                 try:
-                    loop.add_signal_handler(number, self._asked_to_stop)
+                    loop.add_signal_handler(number, handler)
                 except (NotImplementedError, RuntimeError, ValueError):
                     # Windows, or not the main thread: the default handlers stay.
                     continue
@@ -118,6 +153,29 @@ class GatewayServer(uvicorn.Server):
             self.force_exit = self.should_exit = True
             return
         self._drain = asyncio.ensure_future(self._drained())
+
+    def orphaned(self) -> None:
+        """The supervisor, which holds the other end of our standard input and writes no more, is gone."""
+        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+        if self._drain is None:
+            self._asked_to_stop()
+
+    def _asked_to_hand_over(self) -> None:
+        if self._handover is None:
+            self._handover = asyncio.ensure_future(self._handed_over())
+
+    async def _handed_over(self) -> None:
+        """Another process has our place: accept no more, close what is idle, finish what is not."""
+        for server in self.servers:
+            server.close()
+        await asyncio.sleep(self.HANDOVER_S)
+        for connection in list(self.server_state.connections):
+            if not isinstance(connection, WebSocketsSansIOProtocol):
+                connection.shutdown()
+        while self.server_state.tasks and len(self._gateway.heartbeat):
+            await self._gateway.heartbeat.quiet.wait()
+            await asyncio.sleep(0.05)
+        self.should_exit = True
 
     async def _drained(self) -> None:
         gateway = self._gateway

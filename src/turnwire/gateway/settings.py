@@ -84,6 +84,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     host: Annotated[str, Meta(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535, description="Port to listen on; 0 picks a free one.")] = 8390
+    workers: Annotated[int, Meta(ge=1, le=256, description="Gateway processes that serve the one port.")] = 1
 
     model: Annotated[str | None, Meta(description="Model id to serve, a .gguf file, or a folder.")] = None
     alias: Annotated[tuple[_Name, ...], Meta(description="Further ids that mean the same model.")] = ()

@@ -1,7 +1,7 @@
 """Routes for the operator: turns that run and that ran, workers, the metrics, the description of the routes.
 
 Promise: only keys with the admin scope get at turns and metrics (the guard sees to it), and what they get holds no
-payloads.
+payloads. Of several processes on one port, the one that is asked answers for all.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from urllib.parse import quote
 
 import msgspec
 from starlette.requests import Request
@@ -19,6 +20,7 @@ from starlette.responses import Response, StreamingResponse
 from turnwire.engines.pool.pool import WorkerPool
 from turnwire.gateway.gateway import Gateway
 from turnwire.gateway.openapi import openapi_document
+from turnwire.gateway.processes.merging import merged_workers
 from turnwire.gateway.telemetry.journal import TurnSummary
 from turnwire.gateway.telemetry.live import LiveTurn, live_turn
 from turnwire.gateway.turns.turn import Turn
@@ -31,11 +33,20 @@ _PERIOD_S = 1.0
 _JSON = "application/json"
 
 
+class _Turns(msgspec.Struct):
+    """The body of `/admin/turns`."""
+
+    live: int
+    turns: list[TurnSummary]
+
+
 class AdminRoutes:
     """`GET /admin/turns?limit=&session=&model=`, newest first, `GET /metrics` and `GET /openapi.json`."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, *, alone: bool = False) -> None:
         self._gateway = gateway
+        # `alone`: siblings ask, and want no more than what this process knows by itself.
+        self._siblings = None if alone else gateway.siblings
 
     async def turns(self, request: Request) -> Response:
         query = request.query_params
@@ -43,12 +54,23 @@ class AdminRoutes:
         if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit[:9]) <= _MOST:
             raise TurnFailure("invalid_request", f"limit: must be a whole number from 1 to {_MOST}", param="limit")
         found = self._gateway.journal.last(int(limit), session=query.get("session"), model=query.get("model"))
-        body = {"live": len(self._gateway.heartbeat), "turns": list(found)}
-        return Response(msgspec.json.encode(body), media_type="application/json")
+        page = _Turns(live=len(self._gateway.heartbeat), turns=list(found))
+        for body in await self._others(f"/admin/turns?{request.url.query}"):
+            theirs = msgspec.json.decode(body, type=_Turns)
+            page.live += theirs.live
+            page.turns += theirs.turns
+        page.turns = sorted(page.turns, key=lambda turn: -turn.at)[: int(limit)]
+        return Response(msgspec.json.encode(page), media_type=_JSON)
 
     async def live(self, request: Request) -> Response:
         """The turns that run now, longest first."""
-        return Response(msgspec.json.encode(self._live()), media_type="application/json")
+        return Response(msgspec.json.encode(await self._all_live()), media_type=_JSON)
+
+    async def _all_live(self) -> list[LiveTurn]:
+        turns = self._live()
+        for body in await self._others("/admin/live"):
+            turns += msgspec.json.decode(body, type=list[LiveTurn])
+        return sorted(turns, key=lambda turn: -turn.seconds)
 
     def _live(self) -> list[LiveTurn]:
         now = time.monotonic()
@@ -62,29 +84,55 @@ class AdminRoutes:
             if isinstance(turn, Turn) and turn.record.turn_id == wanted:
                 turn.expire("cancelled")
                 return Response(msgspec.json.encode({"turn_id": wanted, "cancelled": True}), media_type=_JSON)
+        path = f"/admin/turns/{quote(wanted, safe='')}/cancel"
+        for body in await self._others(path, method="POST"):
+            return Response(body, media_type=_JSON)
         raise TurnFailure("not_found", f"No turn '{wanted}' is running.")
+
+    async def _others(self, path: str, *, method: str = "GET") -> list[bytes]:
+        """What the other processes answer, of those that have an answer."""
+        if self._siblings is None:
+            return []
+        answers = await self._siblings.ask(path, method=method)
+        return [body for status, body in answers.values() if status == 200]
 
     async def events(self, request: Request) -> Response:
         """Server-sent events: `turn` for every turn that ends, `live` once a second."""
         return StreamingResponse(self._events(), media_type="text/event-stream", headers={"cache-control": "no-cache"})
 
     async def _events(self) -> AsyncIterator[bytes]:
-        ended: asyncio.Queue[TurnSummary] = asyncio.Queue(_MOST)
+        ended: asyncio.Queue[bytes] = asyncio.Queue(_MOST)
 
-        def add(summary: TurnSummary) -> None:
+        def add(event: bytes) -> None:
             if not ended.full():
-                ended.put_nowait(summary)
+                ended.put_nowait(event)
 
-        stop = self._gateway.journal.listen(add)
+        def told(summary: TurnSummary) -> None:
+            add(b"event: turn\ndata: " + msgspec.json.encode(summary) + b"\n\n")
+
+        stop = self._gateway.journal.listen(told)
+        heard: dict[str, asyncio.Task[None]] = {}
         try:
             while not self._gateway.draining:
-                yield b"event: live\ndata: " + msgspec.json.encode(self._live()) + b"\n\n"
+                for name in self._siblings.names() if self._siblings is not None else ():
+                    if name not in heard:
+                        heard[name] = asyncio.create_task(self._hear(name, add))
+                yield b"event: live\ndata: " + msgspec.json.encode(await self._all_live()) + b"\n\n"
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_PERIOD_S):
                         while True:
-                            yield b"event: turn\ndata: " + msgspec.json.encode(await ended.get()) + b"\n\n"
+                            yield await ended.get()
         finally:
             stop()
+            for task in heard.values():
+                task.cancel()
+
+    async def _hear(self, name: str, add: Callable[[bytes], None]) -> None:
+        """Pass on the turns that end in another process."""
+        assert self._siblings is not None
+        async for event in self._siblings.listen(name, "/admin/events"):
+            if event.startswith(b"event: turn"):
+                add(event)
 
     async def workers(self, request: Request) -> Response:
         """Every model's workers: state, load, what they are."""
@@ -102,7 +150,9 @@ class AdminRoutes:
             if isinstance(runtime.engine, WorkerPool)
             for worker in runtime.engine.workers
         ]
-        return Response(msgspec.json.encode(body), media_type=_JSON)
+        for theirs in await self._others("/admin/workers"):
+            body += msgspec.json.decode(theirs)
+        return Response(msgspec.json.encode(merged_workers(body)), media_type=_JSON)
 
     async def settings(self, request: Request) -> Response:
         """The settings in effect, without secrets."""
@@ -114,12 +164,19 @@ class AdminRoutes:
         return Response(msgspec.json.encode(shown), media_type=_JSON)
 
     async def metrics(self, request: Request) -> Response:
+        page = self.page()
+        if self._siblings is not None:
+            page = await self._siblings.metrics(page)
+        return Response(page, media_type="text/plain; version=0.0.4")
+
+    def page(self) -> bytes:
+        """What this process has counted."""
         metrics = self._gateway.metrics
         metrics.live.set(len(self._gateway.heartbeat))
         for runtime in self._gateway.runtimes:
             if isinstance(runtime.engine, WorkerPool):
                 metrics.observe_pool(runtime.id, runtime.engine)
-        return Response(metrics.page(), media_type="text/plain; version=0.0.4")
+        return metrics.page()
 
     async def openapi(self, request: Request) -> Response:
         return Response(openapi_document(), media_type="application/json")

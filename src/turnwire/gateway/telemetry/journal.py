@@ -19,7 +19,7 @@ from turnwire.continuity import header as prefix_header
 from turnwire.continuity import sentence
 from turnwire.gateway.turns.record import TurnRecord
 
-__all__ = ["Journal", "JsonLines", "Span", "TurnSummary", "sections_of", "spans_of", "summary_of"]
+__all__ = ["Journal", "JsonLines", "Span", "TurnSummary", "sections_of", "spans_of", "start_log", "summary_of"]
 
 _STANDARD = "turnwire"
 
@@ -207,3 +207,11 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
         return msgspec.json.encode(line, enc_hook=str).decode()
+
+
+def start_log(level: str, form: str) -> None:
+    """Log to standard error, as text or as JSON."""
+    handler = logging.StreamHandler()
+    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    handler.setFormatter(JsonLines() if form == "json" else text)
+    logging.basicConfig(level=level.upper(), handlers=[handler])

@@ -1,0 +1,1 @@
+"""Several gateway processes on one port: who starts them, and what they ask of each other."""
