@@ -5,7 +5,7 @@ from model_ids import MODEL_IDS, UNKNOWN
 from tests.shared_data import needs_shared, shared_folder
 
 from turnwire.parsers import detect, dialects, resolve
-from turnwire.parsers.detect import signatures
+from turnwire.parsers.lookup.detect import signatures
 
 
 @pytest.mark.parametrize(

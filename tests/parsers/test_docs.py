@@ -9,8 +9,9 @@ import pytest
 from running import parse
 from samples import TOOLS
 
-from turnwire.parsers import NOTES, Start, detect, dialects, registry, resolve, start_state
-from turnwire.parsers.detect import _patterns, _shared, signatures
+from turnwire.parsers import NOTES, Start, detect, dialects, resolve, start_state
+from turnwire.parsers.lookup import registry
+from turnwire.parsers.lookup.detect import _patterns, _shared, signatures
 
 PAGE = (Path(__file__).parents[2] / "docs" / "parsers.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)

@@ -16,7 +16,7 @@ from samples import SAMPLES, TOOLS, markers
 from turnwire.parsers import NOTES, Dialect, Start, dialects, resolve
 from turnwire.parsers.codecs.braced.text import BracedText
 from turnwire.parsers.codecs.json_text import JsonText
-from turnwire.parsers.codecs.python_text import PythonText
+from turnwire.parsers.codecs.pythonic.text import PythonText
 from turnwire.parsers.scanner import Scanner
 from turnwire.turns import BlockDelta, Note, Tool
 

@@ -9,7 +9,8 @@ import pytest
 from running import parse
 from samples import TOOLS
 
-from turnwire.parsers import DialectFileError, Start, UnknownDialect, dialect_from_flag, load_dialect_file, plugins
+from turnwire.parsers import DialectFileError, Start, UnknownDialect, dialect_from_flag, load_dialect_file
+from turnwire.parsers.lookup import plugins
 
 ACME = """
 from turnwire.parsers import CallForm, Dialect, Reasoning, Signature

@@ -1,6 +1,6 @@
 """The table a model family is described by: how it is read, how it writes a call, and how it is recognised.
 
-Promise: everything that is known of a family's way to write stands in its one table; nothing joins it by its name.
+Promise: everything that is known of a family's way to write is in its one table; nothing joins it by its name.
 """
 
 from __future__ import annotations

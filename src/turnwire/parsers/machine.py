@@ -18,7 +18,7 @@ from turnwire.parsers.offered import OfferedTools
 from turnwire.parsers.prose import Prose
 from turnwire.parsers.schema import ANY, Shape, shape_of
 from turnwire.parsers.sink import Sink
-from turnwire.turns import BlockKind, Event, FinishReason, Tool
+from turnwire.turns import BlockDelta, BlockKind, Event, FinishReason, Tool
 
 __all__ = ["Machine", "Parser"]
 
@@ -140,13 +140,19 @@ class Parser(Machine):
     def feed(self, text: str) -> list[Event]:
         """The events that `text` settles; deltas of one block come as one."""
         quick = self._quick
-        if quick is not None and quick(text) is None and text:
-            return [self.sink.forward(text)]
+        if quick is not None and quick(text) is None and text:  # nearly every token: no call that can be avoided
+            sink = self.sink
+            if sink.kind == "tool_call":
+                sink.parts.append(text)
+            else:
+                sink.last = text
+            return [BlockDelta(sink.index, text, text)]
         if self._rest:
             text = self._rest + text
-        self._rest = text[self._advance(text) :]
-        self._quick = None if self._rest else self._plain()
-        return self.sink.drain()
+        rest = self._rest = text[self._advance(text) :]
+        events = self.sink.drain()
+        self._quick = None if rest or not self.sink.settled else self._plain()
+        return events
 
     def finish(self, reason: FinishReason = "stop") -> list[Event]:
         """The end of the output: everything held back is settled, and exactly one Finished comes last."""
@@ -173,7 +179,5 @@ class Parser(Machine):
 
     def _plain(self) -> Callable[[str], object] | None:
         """What to look for to see that a piece of text needs no thought at all."""
-        if not self.sink.settled:
-            return None
         pattern = self.reader.plain()
         return None if pattern is None else _search(pattern)

@@ -1,4 +1,7 @@
-"""The stable codes a parser may put into a Note, each with what it means for a reader of the log."""
+"""The stable codes a parser may put into a Note, each with what it means for a reader of the log.
+
+Promise: a code keeps its meaning; every note that a parser makes has one of them.
+"""
 
 from __future__ import annotations
 

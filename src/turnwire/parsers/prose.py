@@ -11,8 +11,9 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from turnwire.parsers.after_marks import Ending, Opening
 from turnwire.parsers.dialect import Codec, Dialect, Sign, Start
-from turnwire.parsers.scanner import Scanner, blanks, prose_pattern
+from turnwire.parsers.scanner import Scanner, prose_pattern
 from turnwire.parsers.sink import BLANKS
 from turnwire.turns import BlockKind
 
@@ -41,9 +42,6 @@ class Mark(Enum):
     FENCE = auto()
     END = auto()
 
-
-_STOPS: Final = frozenset(" \t.,;:!?)]}>\"'`/|*")
-"""What follows a marker that a sentence speaks of."""
 
 KIND: Final[dict[Place, BlockKind]] = {Place.TEXT: "text", Place.REASONING: "reasoning"}
 
@@ -93,8 +91,8 @@ class Prose:
         self._dialect = dialect
         self._plan = _plan(dialect)
         self._codecs: dict[int, Codec] = {}
-        self._ending = _Ending(machine)
-        self._opening = _Opening(self, machine)
+        self._ending = Ending(machine)
+        self._opening = Opening(self, machine)
         self._place = Place.TEXT
         self._sign: Sign | None = None
         self._labels = False
@@ -365,53 +363,6 @@ class Prose:
     def _try_end(self, marker: str) -> None:
         self._sink.begin_trial(marker)
         self._machine.hand(self._ending)
-
-
-class _Ending:
-    """Reads on after an end-of-turn marker: if anything visible follows, the marker was text."""
-
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-
-    def plain(self) -> str | None:
-        """Nothing passes unseen."""
-        return None
-
-    def finish(self) -> None:
-        """The turn ends with its marker, which is structure."""
-
-    def run(self, text: str, pos: int) -> int:
-        """Consume whitespace."""
-        stop = blanks(text, pos)
-        self._machine.sink.keep(text[pos:stop])
-        if stop < len(text):
-            self._machine.refuse()
-        return stop
-
-
-class _Opening:
-    """Reads on after a reasoning opener in mid-sentence: where a space or a stop follows at once, the text speaks of
-    the marker; anything else is a thought."""
-
-    def __init__(self, prose: Prose, machine: Machine) -> None:
-        self._prose = prose
-        self._machine = machine
-
-    def plain(self) -> str | None:
-        """Nothing passes unseen."""
-        return None
-
-    def finish(self) -> None:
-        """A thought without a word."""
-        self._prose.opened()
-
-    def run(self, text: str, pos: int) -> int:
-        """Look at one character; consume nothing."""
-        if text[pos] in _STOPS:
-            self._prose.mentioned()
-        else:
-            self._prose.opened()
-        return pos
 
 
 # What each marker does in each place. A marker that has no entry is ordinary text there.

@@ -1,4 +1,7 @@
-"""Finds the next marker in a piece of text at C speed and says which tail could still become one."""
+"""Finds the next marker in a piece of text at C speed and says which tail could still become one.
+
+Promise: a search never goes back further than the longest marker.
+"""
 
 from __future__ import annotations
 
@@ -71,6 +74,6 @@ _BLANKS = re.compile(r"[ \t\r\n]*")
 
 
 def blanks(text: str, pos: int) -> int:
-    """The position behind the whitespace that begins at `pos`."""
+    """The position after the whitespace that begins at `pos`."""
     found = _BLANKS.match(text, pos)
     return pos if found is None else found.end()

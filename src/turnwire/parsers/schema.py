@@ -1,4 +1,7 @@
-"""Decides from a tool's JSON schema what an untyped text value is, and writes it as JSON text."""
+"""Decides from a tool's JSON schema what an untyped text value is, and writes it as JSON text.
+
+Promise: a value whose only type is string is kept byte for byte; nothing is guessed that the schema does not say.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _ESCAPES: Final = {chr(code): f"\\u{code:04x}" for code in range(32)} | {
 
 
 def escape(text: str) -> str:
-    """`text` as it stands between the quotes of a JSON string; the escape of a whole is that of its pieces, joined."""
+    """`text` as it is between the quotes of a JSON string; the escape of a whole is that of its pieces, joined."""
     if _UNSAFE.search(text) is None:
         return text
     try:

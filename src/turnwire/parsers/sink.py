@@ -1,6 +1,6 @@
 """Turns what the machine recognises into events.
 
-Promise: blocks open once, close once, in order; the `raw` of all events, joined, is the text; nothing is told before
+Promise: blocks open once, close once, in order; the `raw` of all events, joined, is the text; no event goes out before
 it is certain.
 """
 
@@ -63,8 +63,8 @@ class Sink:
     are either released or taken back as the text they came from."""
 
     __slots__ = (
-        "_draw", "_dtext", "_held", "_last", "_out", "_parts", "_pending", "_space", "_trial", "after_call", "call_id",
-        "calls", "index", "kind", "name",
+        "_draw", "_dtext", "_held", "_out", "_pending", "_space", "_trial", "after_call", "call_id", "calls", "index",
+        "kind", "last", "name", "parts", "settled",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -74,9 +74,10 @@ class Sink:
         self.call_id = ""
         self.calls = 0
         self.after_call = False
+        self.settled = False  # all text so far is in events, so that more of the open block can go out as it is
+        self.last = ""  # the prose that was said last
+        self.parts: list[str] = []  # the argument text of the open call
         self._out: list[Event] = []
-        self._last = ""
-        self._parts: list[str] = []
         self._pending: list[str] = []
         self._space: list[str] = []
         self._trial: list[str] | None = None
@@ -107,27 +108,17 @@ class Sink:
 
     def drain(self) -> list[Event]:
         """The events since the last drain; deltas of one block are one delta. Held events are not among them."""
-        self._flush()
+        if self._dtext:
+            self._flush()
         out = self._out
         if self._held is None:
+            self.settled = not (self._pending or self._space or self._trial is not None)
             self._out = []
             return out
+        self.settled = False
         told, self._out = out[: self._held.at], out[self._held.at :]
         self._held.at = 0
         return told
-
-    @property
-    def settled(self) -> bool:
-        """Whether all text so far is in events, so that more text of the open block can be forwarded as it is."""
-        return not (self._pending or self._space or self._trial is not None or self._held is not None)
-
-    def forward(self, text: str) -> BlockDelta:
-        """More of the open block that is neither marked nor changed."""
-        if self.kind == "tool_call":
-            self._parts.append(text)
-        else:
-            self._last = text
-        return BlockDelta(self.index, text, text)
 
     def note(self, code: str, message: str = "") -> None:
         """Something to report, at this place in the order of events."""
@@ -176,7 +167,7 @@ class Sink:
             else:
                 said = body
             self._delta(said, said)
-            self._last = said
+            self.last = said
         if len(body) < len(text):
             self._space.append(text[len(body) :])
 
@@ -184,20 +175,20 @@ class Sink:
         """Whether the prose so far ends in a word or a comma and a space, with the sentence still open."""
         if self.kind is None or not self._space or any("\n" in piece for piece in self._space):
             return False
-        return self._last[-1:].isalnum() or self._last[-1:] in {",", "`", "(", "-"}
+        return self.last[-1:].isalnum() or self.last[-1:] in {",", "`", "(", "-"}
 
     def ticked(self) -> bool:
         """Whether the prose so far ends in a backtick."""
-        return self.kind is not None and not self._space and self._last[-1:] == "`"
+        return self.kind is not None and not self._space and self.last[-1:] == "`"
 
     def backticked(self) -> bool:
         """Whether the prose so far ends in a backtick that is no fence, so that what comes next is quoted. Only for
         readers that know fences: they say the three of them in one piece."""
-        return self.ticked() and self._last[-3:] != "```"
+        return self.ticked() and self.last[-3:] != "```"
 
     def quoted(self) -> bool:
         """Whether the prose so far ends in a backtick or a quotation mark: what comes next is quoted."""
-        return self.backticked() or (self.kind is not None and not self._space and self._last[-1:] in _QUOTES)
+        return self.backticked() or (self.kind is not None and not self._space and self.last[-1:] in _QUOTES)
 
     def at_line_start(self) -> bool:
         """Whether what comes next begins a line, or the first text of a block."""
@@ -286,12 +277,12 @@ class Sink:
         """Keep back what comes from here on."""
         self._flush()
         self._held = _Held(
-            len(self._out), self.index, self.kind, self.calls, self.after_call, self._last, self._pending[:],
+            len(self._out), self.index, self.kind, self.calls, self.after_call, self.last, self._pending[:],
             self._space[:],
         )  # fmt: skip
 
     def release(self) -> None:
-        """What was kept back is told."""
+        """What was kept back goes out."""
         self._held = None
 
     def take_back(self) -> str:
@@ -305,7 +296,7 @@ class Sink:
         self._dtext, self._draw = [], []
         self._trial = self._held = None
         self.index, self.kind, self.calls, self.after_call = held.index, held.kind, held.calls, held.after_call
-        self._last, self._pending, self._space = held.last, held.pending, held.space
+        self.last, self._pending, self._space = held.last, held.pending, held.space
         return "".join(raws)[sum(map(len, held.pending + held.space)) :]
 
     # --------------------------------------------------------------------------------------------------- calls
@@ -313,12 +304,12 @@ class Sink:
     @property
     def argued(self) -> bool:
         """Whether the open call has any argument text yet."""
-        return bool(self._parts)
+        return bool(self.parts)
 
     def argued_tail(self) -> str:
         """The last argument text of the open call, some 64 characters of it."""
         tail = ""
-        for piece in reversed(self._parts):
+        for piece in reversed(self.parts):
             tail = piece[-64:] + tail
             if len(tail) >= 64:
                 break
@@ -334,20 +325,20 @@ class Sink:
         self.kind = "tool_call"
         self.name = name
         self.call_id = call_id
-        self._parts = []
+        self.parts = []
         self._out.append(BlockOpened(self.index, "tool_call", name, call_id, self._take()))
 
     def argue(self, text: str, raw: str) -> None:
         """More argument text, and the model text it came from."""
         if text:
-            self._parts.append(text)
+            self.parts.append(text)
             self._delta(text, raw)
         else:
             self._pending.append(raw)
 
     def close_call(self, truncated: bool = False) -> None:
         """The open call ends; its deltas joined are its arguments, and are JSON or marked malformed."""
-        arguments = "".join(self._parts)
+        arguments = "".join(self.parts)
         malformed = truncated or arguments.lstrip(BLANKS)[:1] != "{" or not is_json(arguments)
         if truncated:
             self.note("call.truncated", self.name)
@@ -359,7 +350,7 @@ class Sink:
         self._out.append(CallClosed(self.index, self.name, arguments, self.call_id, malformed, self._take()))
         self.kind = None
         self.after_call = True
-        self._parts = []
+        self.parts = []
 
     # ----------------------------------------------------------------------------------------------------- end
 

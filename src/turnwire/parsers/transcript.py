@@ -1,4 +1,4 @@
-"""A parse as a value: the ordered blocks of a turn with the raw text behind each, and the notes.
+"""A parse as a value: the ordered blocks of a turn with the raw text after each, and the notes.
 
 Promise: joining the `raw` of all blocks gives the model's output back, character for character.
 """

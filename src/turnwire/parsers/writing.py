@@ -24,11 +24,11 @@ class ArgumentForm(msgspec.Struct, frozen=True):
     strings: Literal["raw", "json"] = "raw"
     """How text is written; everything else is JSON."""
     quotes: tuple[str, str] = ("", "")
-    """What else stands around raw text, and around nothing else."""
+    """What else is around raw text, and around nothing else."""
 
     @property
     def marks_text(self) -> bool:
-        """Whether what stands around a value tells text from JSON."""
+        """Whether what is around a value tells text from JSON."""
         return "{string}" in self.open or any(self.quotes)
 
     def opened(self, key: str, text: bool) -> str:

@@ -1,4 +1,7 @@
-"""Writes arguments that come one by one as JSON text: strings as they arrive, other types when they are complete."""
+"""Writes arguments that come one by one as JSON text: strings as they arrive, other types when they are complete.
+
+Promise: the pieces joined are one JSON object, typed by the tool's schema.
+"""
 
 from __future__ import annotations
 

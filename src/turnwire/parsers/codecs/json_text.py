@@ -1,4 +1,7 @@
-"""Follows JSON text piece by piece to its end, forwarding it verbatim, without ever looking at a character twice."""
+"""Follows JSON text piece by piece to its end, forwarding it verbatim, without ever looking at a character twice.
+
+Promise: JSON comes out as it went in, but for slips whose meaning is clear, which are reported.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Calls written as a name in markers, followed by arguments that are JSON."""
+"""Calls written as a name in markers, followed by arguments that are JSON.
+
+Promise: arguments are forwarded verbatim as they come; a header that names nothing is never made up.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ class Named(msgspec.Struct, frozen=True):
     `header`, with groups `name` and, where the format has them, `id` and `type`. `separators` are the markers inside
     a header that prove a call, so that its text is never shown as prose; `hopeless` is a pattern for the beginning of
     what can be no header. `noise`: text inside a section, outside calls, is left out. `infer`: a header that names no
-    offered tool is given the one tool whose schema fits the arguments. `fences` may stand around the JSON. `lists`:
+    offered tool is given the one tool whose schema fits the arguments. `fences` may be around the JSON. `lists`:
     the section may hold a JSON list or object instead, read by that table."""
 
     header: str
@@ -71,14 +74,37 @@ class Named(msgspec.Struct, frozen=True):
 
 
 class State(Enum):
-    """Where the reader stands."""
+    """Where the reader is."""
 
     SECTION = auto()  # inside a section, outside calls
     HEADER = auto()
     JSON = auto()
-    AFTER = auto()  # behind the arguments
+    AFTER = auto()  # after the arguments
     DROP = auto()  # in a call that cannot be read, up to its closer
     OUT = auto()
+
+
+class On(Enum):
+    """What was read, as far as it changes the state."""
+
+    SECTION = "a section opens"
+    CALL = "a call opens"
+    ARGUMENTS = "its name, and a brace"
+    NO_ARGUMENTS = "its name alone"
+    UNREADABLE = "no name"
+    OBJECT_END = "the last brace"
+    CALL_END = "the call's end"
+
+
+# Every way from one state to another. From each of them calls may also be left for prose.
+NEXT: Final[dict[State, dict[On, State]]] = {
+    State.OUT: {On.SECTION: State.SECTION, On.CALL: State.HEADER},
+    State.SECTION: {On.CALL: State.HEADER},
+    State.HEADER: {On.ARGUMENTS: State.JSON, On.NO_ARGUMENTS: State.AFTER, On.UNREADABLE: State.DROP},
+    State.JSON: {On.OBJECT_END: State.AFTER},
+    State.AFTER: {On.CALL_END: State.SECTION},
+    State.DROP: {On.CALL_END: State.SECTION},
+}
 
 
 class _Plan:
@@ -101,11 +127,11 @@ def _plan(table: Named) -> _Plan:
     return _Plan(table)
 
 
-class _NamedCodec(CallSteps[State]):
-    """Reads calls whose name stands outside; arguments are forwarded verbatim as they come."""
+class _NamedCodec(CallSteps[State, On]):
+    """Reads calls whose name is outside; arguments are forwarded verbatim as they come."""
 
     def __init__(self, table: Named, machine: Machine) -> None:
-        super().__init__(machine, STEPS, State.OUT)
+        super().__init__(machine, STEPS, NEXT, State.OUT)
         self._table = table
         self._plan = _plan(table)
         self._wrapped = False
@@ -120,10 +146,10 @@ class _NamedCodec(CallSteps[State]):
     # ------------------------------------------------------------------------------------------ codec interface
 
     def enter(self, sign: Sign) -> None:
-        """Behind a section opener, or behind a call opener."""
+        """After a section opener, or after a call opener."""
         self._wrapped = sign.text in self._plan.section_openers
         self._noisy = False
-        self._state = State.SECTION if self._wrapped else State.HEADER
+        self._go(On.SECTION if self._wrapped else On.CALL)
 
     def plain(self) -> str | None:
         """Inside a string of the arguments, anything but quotes, backslashes and control characters passes."""
@@ -165,7 +191,7 @@ class _NamedCodec(CallSteps[State]):
             return self._between(text, pos)
         if marker in plan.calls:
             sink.keep(marker)
-            self._state = State.HEADER
+            self._go(On.CALL)
             return pos + len(marker)
         if marker in plan.section_closers:
             sink.keep(marker)
@@ -229,13 +255,13 @@ class _NamedCodec(CallSteps[State]):
         if marker == "{":
             if not self._held:
                 self._machine.open_call(self._name, self._id)
-            self._state = State.JSON
+            self._go(On.ARGUMENTS)
         else:
             rest = (groups.get("rest") or "").strip()
             self._machine.open_call(self._name, self._id)
             sink.argue(rest or "{}", "")
             self._held = False
-            self._state = State.AFTER
+            self._go(On.NO_ARGUMENTS)
         return start
 
     def _unreadable(self, header: str) -> None:
@@ -247,7 +273,7 @@ class _NamedCodec(CallSteps[State]):
             return
         sink.accept()
         sink.note("call.unnamed")
-        self._state = State.DROP
+        self._go(On.UNREADABLE)
 
     def _drop(self, text: str, pos: int) -> int:
         start, stop = self._plan.ends.find(text, pos, self._machine.closing)
@@ -255,7 +281,7 @@ class _NamedCodec(CallSteps[State]):
         if stop < 0:
             return start
         marker = text[start:stop]
-        self._state = State.SECTION
+        self._go(On.CALL_END)
         if marker in self._plan.closers:
             self._sink.keep(marker)
             if not self._table.sections:
@@ -264,14 +290,13 @@ class _NamedCodec(CallSteps[State]):
         return start
 
     def _hand_over(self, text: str, pos: int) -> int:
-        """A JSON list or object stands where a name may: its own codec reads on."""
+        """A JSON list or object is where a name may: its own codec reads on."""
         table = self._table.lists
         if table is None:
             return pos
-        self._state = State.OUT
         codec = self._list = self._list or table.codec(self._machine)
+        self._hand(codec)
         codec.enter(Sign(next(iter(opener for opener, _ in table.wrappers))))
-        self._machine.hand(codec)
         return pos
 
     def _read_json(self, text: str, pos: int) -> int:
@@ -287,7 +312,7 @@ class _NamedCodec(CallSteps[State]):
                 self._infer()
             if reader.rewritten:
                 sink.note(reader.rewritten, self._name)
-            self._state = State.AFTER
+            self._go(On.OBJECT_END)
         return stop
 
     def _known(self) -> bool:
@@ -316,7 +341,7 @@ class _NamedCodec(CallSteps[State]):
         self._held = False
 
     def _after(self, text: str, pos: int) -> int:
-        """Behind the arguments: a closer belongs to the call, anything else to what follows."""
+        """After the arguments: a closer belongs to the call, anything else to what follows."""
         sink, plan = self._sink, self._plan
         pos = self._blank(text, pos)
         if pos == len(text):
@@ -347,7 +372,7 @@ class _NamedCodec(CallSteps[State]):
         self._sink.close_call()
         self._noisy = False
         if self._table.sections:
-            self._state = State.SECTION
+            self._go(On.CALL_END)
             self._wrapped = True
         else:
             self._leave()

@@ -1,4 +1,8 @@
-"""The loop of every codec that reads by a table of steps, and the ways out of its calls."""
+"""The loop of every codec that reads by tables: a step for each state, and the moves between states.
+
+Promise: a state changes only as its table of moves says, except that calls may be left for prose from any state. A step
+that neither consumes nor moves waits for more text.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from turnwire.parsers.dialect import Reader
 from turnwire.parsers.scanner import blanks
 
 if TYPE_CHECKING:
@@ -14,17 +19,23 @@ if TYPE_CHECKING:
 __all__ = ["CallSteps", "Steps"]
 
 S = TypeVar("S", bound=Enum)
+E = TypeVar("E", bound=Enum)
 
 
-class Steps(Generic[S]):
-    """A reader with a step for each state: the step consumes text from a position on, may change the state, and
-    returns how far it came. One that does neither waits for more text; a state without a step reads nothing."""
+class Steps(Generic[S, E]):
+    """A reader with a step for each state: the step consumes text from a position on, may move, and returns how far it
+    came. A state without a step reads nothing."""
 
-    def __init__(self, machine: Machine, steps: Mapping[S, Callable[[Any, str, int], int]], state: S) -> None:
-        self._machine = machine
-        self._sink = machine.sink
+    def __init__(
+        self, steps: Mapping[S, Callable[[Any, str, int], int]], moves: Mapping[S, Mapping[E, S]], state: S
+    ) -> None:
         self._steps = steps
+        self._moves = moves
         self._state = state
+
+    def _go(self, on: E) -> None:
+        """What was read leads to the next state."""
+        self._state = self._moves[self._state][on]
 
     def run(self, text: str, pos: int) -> int:
         """Consume text, step by step, until more is needed or somebody else reads on."""
@@ -41,11 +52,19 @@ class Steps(Generic[S]):
         return pos
 
 
-class CallSteps(Steps[S]):
-    """A reader of calls: it stands at `out`, which has no step, until it is entered and once it has handed back."""
+class CallSteps(Steps[S, E]):
+    """A reader of calls: it is at `out`, which has no step, until it is entered and once it has handed back."""
 
-    def __init__(self, machine: Machine, steps: Mapping[S, Callable[[Any, str, int], int]], out: S) -> None:
-        super().__init__(machine, steps, out)
+    def __init__(
+        self,
+        machine: Machine,
+        steps: Mapping[S, Callable[[Any, str, int], int]],
+        moves: Mapping[S, Mapping[E, S]],
+        out: S,
+    ) -> None:
+        super().__init__(steps, moves, out)
+        self._machine = machine
+        self._sink = machine.sink
         self._out = out
 
     def _leave(self) -> None:
@@ -58,6 +77,11 @@ class CallSteps(Steps[S]):
         self._state = self._out
         self._machine.refuse()
 
+    def _hand(self, reader: Reader) -> None:
+        """Another reader reads the calls."""
+        self._state = self._out
+        self._machine.hand(reader)
+
     def _break_off(self, code: str, message: str = "") -> None:
         """What comes does not belong to the calls: prose, if no call was seen, else the calls are over."""
         if self._sink.on_trial:
@@ -67,7 +91,7 @@ class CallSteps(Steps[S]):
             self._leave()
 
     def _blank(self, text: str, pos: int) -> int:
-        """The position behind whitespace, which is kept as structure."""
+        """The position after whitespace, which is kept as structure."""
         stop = blanks(text, pos)
         if stop > pos:
             self._sink.keep(text[pos:stop])

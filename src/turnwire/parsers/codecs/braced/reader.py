@@ -1,64 +1,28 @@
-"""Calls written as `call:name{key:value}` in Gemma's notation, typed by its quotes and by the tool's schema."""
+"""Calls written as `call:name{key:value}` in Gemma's notation, typed by its quotes and by the tool's schema.
+
+Promise: quoted strings stream; other values wait for what ends them.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from enum import Enum, auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
+from turnwire.parsers.codecs.braced.call_states import NEXT, On, State
 from turnwire.parsers.codecs.braced.text import BracedText
 from turnwire.parsers.codecs.steps import CallSteps
-from turnwire.parsers.dialect import Codec, Sign
+from turnwire.parsers.dialect import Sign
 from turnwire.parsers.scanner import WAIT, Scanner
 
 if TYPE_CHECKING:
+    from turnwire.parsers.codecs.braced.table import Braced
     from turnwire.parsers.machine import Machine
 
-__all__ = ["Braced"]
+__all__ = ["STEPS", "BracedCodec"]
 
 NAME_LIMIT: Final = 256
-
-
-class Braced(msgspec.Struct, frozen=True):
-    """The table of a braced syntax: the wrapper around each call, the word before the name, the mark on both sides of
-    a string. `typed`: the schema may make something else of a quoted text. `wrong_close` are closers of other formats
-    that are accepted. Without its wrapper a call counts at the start of a line, if the tool is offered."""
-
-    open: str
-    close: str
-    quote: str
-    head: str = "call:"
-    typed: bool = False
-    wrong_close: tuple[str, ...] = ()
-
-    @property
-    def signs(self) -> tuple[Sign, ...]:
-        """The opener, and the word before the name."""
-        return Sign(self.open), Sign(self.head, "line", rescue=True)
-
-    @property
-    def closers(self) -> tuple[str, ...]:
-        """What ends calls."""
-        return self.close, *self.wrong_close
-
-    def codec(self, machine: Machine) -> Codec:
-        """A reader for one turn."""
-        return BracedCodec(self, machine)
-
-
-class State(Enum):
-    """Where in a call the reader stands."""
-
-    OPEN = auto()  # behind the opener
-    NAME = auto()
-    BRACE = auto()  # behind the name
-    BODY = auto()
-    CLOSE = auto()  # behind a call
-    OUT = auto()
 
 
 _NAME = re.compile(r"""[^\s{}<>()\[\]:,;"'`]+""")
@@ -75,11 +39,11 @@ def _plan(table: Braced) -> _Plan:
     return _Plan(table)
 
 
-class BracedCodec(CallSteps[State]):
+class BracedCodec(CallSteps[State, On]):
     """Reads braced calls. Quoted strings stream; other values wait for what ends them."""
 
     def __init__(self, table: Braced, machine: Machine) -> None:
-        super().__init__(machine, STEPS, State.OUT)
+        super().__init__(machine, STEPS, NEXT, State.OUT)
         self._table = table
         self._plan = _plan(table)
         self._wrapped = False
@@ -91,11 +55,11 @@ class BracedCodec(CallSteps[State]):
     # ------------------------------------------------------------------------------------------ codec interface
 
     def enter(self, sign: Sign) -> None:
-        """Behind the opener, or behind the head of a call without one."""
+        """After the opener, or after the head of a call without one."""
         self._wrapped = sign.text == self._table.open
         self._headed = not self._wrapped
         self._name = []
-        self._state = State.OPEN if self._wrapped else State.NAME
+        self._go(On.OPENER if self._wrapped else On.HEAD)
 
     def plain(self) -> str | None:
         """Inside a string, anything but its mark, quotes, backslashes and control characters passes."""
@@ -124,11 +88,11 @@ class BracedCodec(CallSteps[State]):
         if marker is WAIT:
             return pos
         if marker is None:
-            self._state = State.NAME
+            self._go(On.HEAD)
             return pos
         if marker == self._table.head:
             self._headed = True
-            self._state = State.NAME
+            self._go(On.HEAD)
         else:
             self._sink.accept()
             self._sink.note("call.unnamed")
@@ -140,7 +104,7 @@ class BracedCodec(CallSteps[State]):
     def _read_name(self, text: str, pos: int) -> int:
         found = _NAME.match(text, pos)
         if found is None:
-            self._state = State.BRACE
+            self._go(On.NAME)
             return pos
         self._name.append(found.group())
         self._sink.keep(found.group())
@@ -166,7 +130,7 @@ class BracedCodec(CallSteps[State]):
         self._opened = True
         if ends:
             sink.argue("{}", "")
-            self._close()
+            self._close(On.NO_ARGUMENTS)
             return pos
         self._begin()
         return pos
@@ -177,7 +141,7 @@ class BracedCodec(CallSteps[State]):
         self._reader = BracedText(
             self._table.quote, self._plan.closers, schema, self._table.typed, self._sink.argued_tail
         )
-        self._state = State.BODY
+        self._go(On.OBJECT)
 
     def _unnamed(self, pos: int) -> int:
         """Arguments without a name, or of a name nobody believes: read to their end, and dropped."""
@@ -196,10 +160,10 @@ class BracedCodec(CallSteps[State]):
         else:
             sink.keep(text[pos:stop])
         if reader.done or reader.ended:
-            self._close()
+            self._close(On.OBJECT_END)
         return stop
 
-    def _close(self) -> None:
+    def _close(self, on: On) -> None:
         sink, reader = self._sink, self._reader
         name = "".join(self._name)
         if self._opened:
@@ -216,10 +180,10 @@ class BracedCodec(CallSteps[State]):
             sink.close_call()
         self._opened = False
         self._reader = BracedText(self._table.quote, self._plan.closers, None)
-        self._state = State.CLOSE
+        self._go(on)
 
-    def _behind(self, text: str, pos: int) -> int:
-        """Behind a call: its closer, a brace too many, another call, or something else."""
+    def _after_calls(self, text: str, pos: int) -> int:
+        """After a call: its closer, a brace too many, another call, or something else."""
         sink = self._sink
         pos = self._blank(text, pos)
         if pos == len(text):
@@ -241,7 +205,7 @@ class BracedCodec(CallSteps[State]):
         if marker == self._table.head:
             self._name = []
             self._headed = True
-            self._state = State.NAME
+            self._go(On.HEAD)
         else:
             if marker != self._table.close:
                 sink.note("rescue.wrong_closer", marker)
@@ -254,5 +218,5 @@ STEPS: Final[dict[State, Callable[[BracedCodec, str, int], int]]] = {
     State.NAME: BracedCodec._read_name,
     State.BRACE: BracedCodec._brace,
     State.BODY: BracedCodec._body,
-    State.CLOSE: BracedCodec._behind,
+    State.CLOSE: BracedCodec._after_calls,
 }

@@ -1,10 +1,13 @@
-"""Follows an object in Gemma's notation (`{key:<|"|>text<|"|>,n:3}`) piece by piece and writes it as JSON."""
+"""Follows an object in Gemma's notation (`{key:<|"|>text<|"|>,n:3}`) piece by piece and writes it as JSON.
+
+Promise: quoted strings come out byte for byte and as they come; no character is looked at more than a bounded number
+of times.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from enum import Enum, auto
 from typing import Any, Final
 
 from turnwire.parsers.codecs.braced.ends import (
@@ -16,23 +19,14 @@ from turnwire.parsers.codecs.braced.ends import (
     ends_string,
     key_follows,
 )
+from turnwire.parsers.codecs.braced.object_states import NEXT, On, State
 from turnwire.parsers.codecs.json_text import JsonText
+from turnwire.parsers.codecs.steps import Steps
 from turnwire.parsers.scanner import WAIT, Scanner, blanks
 from turnwire.parsers.schema import ANY, Shape, escape, quote, shape_of, write
 from turnwire.parsers.subschema import element, has_member, member
 
 __all__ = ["BracedText"]
-
-
-class State(Enum):
-    """Where in the object the reader stands."""
-
-    KEY = auto()
-    VALUE = auto()
-    BARE = auto()  # in a value without quotes
-    STRING = auto()
-    QUOTED = auto()  # in a value in JSON's quotes
-    AFTER = auto()  # behind a value
 
 
 _CLOSERS: Final = {"{": "}", "[": "]"}
@@ -43,8 +37,8 @@ _OBJECT_END = re.compile(r"[,}<]")
 _LIST_END = re.compile(r"[,\]<]")
 
 
-class BracedText:
-    """One object. `feed` consumes from its `{` to its `}` (`done`), or stands still before one of `closers` (`ended`)
+class BracedText(Steps[State, On]):
+    """One object. `feed` consumes from its `{` to its `}` (`done`), or stops before one of `closers` (`ended`)
     or before text that more text must explain.
 
     Text between two `quote` marks is a string, byte for byte; with `typed` the schema may still make something else of
@@ -53,6 +47,7 @@ class BracedText:
     def __init__(
         self, quote_mark: str, closers: frozenset[str], schema: Any, typed: bool = False, told: Callable[[], str] = str
     ) -> None:
+        super().__init__(STEPS, NEXT, State.VALUE)
         self.done = False
         self.ended = False
         self.noisy = False
@@ -73,7 +68,7 @@ class BracedText:
         self._schemas: list[Any] = []
         self._counts: list[int] = []
         self._keys: set[str] = set()
-        self._state = State.VALUE
+        self._closing = False
         self._held: list[str] = []
         self._json = JsonText()
         self._streams = True
@@ -96,14 +91,8 @@ class BracedText:
 
     def feed(self, text: str, pos: int, closing: bool = False) -> int:
         """Consume from `pos`; the position after the last character consumed."""
-        end = len(text)
-        while pos < end and not self.done and not self.ended:
-            state = self._state
-            new = STEPS[state](self, text, pos, closing)
-            if new == pos and self._state is state:
-                return pos
-            pos = new
-        return pos
+        self._closing = closing
+        return self.run(text, pos)
 
     def close(self) -> None:
         """Close what the model left open."""
@@ -141,9 +130,9 @@ class BracedText:
         """A key or an element is next."""
         self._held = []
         if self._kinds[-1] == "{":
-            self._state = State.KEY
+            self._go(On.OBJECT)
         else:
-            self._state = State.VALUE
+            self._go(On.LIST)
             self._schema = element(self._schemas[-1], self._root)
 
     def _pop(self) -> None:
@@ -152,8 +141,8 @@ class BracedText:
         self.out.append(_CLOSERS[kind])
         self._schemas.pop()
         self._counts.pop()
-        self._state = State.AFTER
         self.done = not self._kinds
+        self._go(On.LAST if self.done else On.VALUE_END)
 
     def _shut(self, char: str) -> None:
         """A closing bracket; inner brackets that it passes over are closed for the model."""
@@ -166,14 +155,14 @@ class BracedText:
             self._pop()
         self._pop()
 
-    def _at_mark(self, text: str, pos: int, closing: bool) -> str | None:
+    def _at_mark(self, text: str, pos: int) -> str | None:
         """The quote mark or closer at `pos`; a closer ends the reading."""
-        marker = self._marks.at(text, pos, closing)
+        marker = self._marks.at(text, pos, self._closing)
         if marker in self._closers and marker is not None and marker is not WAIT:
             self.ended = True
         return marker
 
-    def _read_key(self, text: str, pos: int, closing: bool) -> int:
+    def _read_key(self, text: str, pos: int) -> int:
         found = _KEY.match(text, pos)
         if found is not None:
             self._held.append(found.group())
@@ -183,7 +172,7 @@ class BracedText:
             self._name("".join(self._held).strip().strip("\"'"))
             return pos + 1
         if char == "<":
-            marker = self._at_mark(text, pos, closing)
+            marker = self._at_mark(text, pos)
             if marker is WAIT or self.ended:
                 return pos
             if marker == self._mark:
@@ -208,9 +197,9 @@ class BracedText:
             self._keys.add(key)
         self._schema = member(self._schemas[-1], self._root, key)
         self._held = []
-        self._state = State.VALUE
+        self._go(On.KEY)
 
-    def _value(self, text: str, pos: int, closing: bool) -> int:
+    def _value(self, text: str, pos: int) -> int:
         pos = blanks(text, pos)
         if pos == len(text):
             return pos
@@ -225,10 +214,10 @@ class BracedText:
         if char == '"':
             self._begin()
             self._json = JsonText()
-            self._state = State.QUOTED
+            self._go(On.QUOTE)
             return pos
         if char == "<":
-            marker = self._at_mark(text, pos, closing)
+            marker = self._at_mark(text, pos)
             if marker is WAIT or self.ended:
                 return pos
             if marker == self._mark:
@@ -237,7 +226,7 @@ class BracedText:
                 return pos + len(marker)
         self._begin()
         self._held = []
-        self._state = State.BARE
+        self._go(On.OTHER)
         return pos
 
     # ----------------------------------------------------------------------------------------------------- values
@@ -249,7 +238,7 @@ class BracedText:
         self._inner = 0
         if self._streams:
             self.out.append('"')
-        self._state = State.STRING
+        self._go(On.MARK)
 
     def _say_string(self, text: str) -> None:
         if self._streams:
@@ -268,15 +257,15 @@ class BracedText:
             return False
         return has_member(self._schemas[-1], self._root, key)
 
-    def _string(self, text: str, pos: int, closing: bool) -> int:
-        start, stop = self._end.find(text, pos, closing)
+    def _string(self, text: str, pos: int) -> int:
+        start, stop = self._end.find(text, pos, self._closing)
         if start > pos:
             self._say_string(text[pos:start])
         if stop < 0:
             return start
-        ends = ends_string(text, stop, closing, self._kinds[-1], self._ends, self._mark, self._missing)
+        ends = ends_string(text, stop, self._closing, self._kinds[-1], self._ends, self._mark, self._missing)
         if ends and self._inner:  # of a call that the string quotes, unless the output ends here
-            ends = ends_output(text, stop, closing, self._ends)
+            ends = ends_output(text, stop, self._closing, self._ends)
             if ends is False:
                 self._inner -= 1
         elif ends is False:
@@ -288,18 +277,18 @@ class BracedText:
             self._say_string(self._mark)
             return stop
         self.out.append('"' if self._streams else write("".join(self._held), self._shape()))
-        self._state = State.AFTER
+        self._go(On.VALUE_END)
         return stop
 
-    def _quoted(self, text: str, pos: int, closing: bool) -> int:
+    def _quoted(self, text: str, pos: int) -> int:
         reader = self._json
         stop = reader.feed(text, pos)
         self.out.append(reader.take())
         if reader.done:
-            self._state = State.AFTER
+            self._go(On.VALUE_END)
         return stop
 
-    def _bare(self, text: str, pos: int, closing: bool) -> int:
+    def _bare(self, text: str, pos: int) -> int:
         inside = self._kinds[-1]
         found = (_OBJECT_END if inside == "{" else _LIST_END).search(text, pos)
         if found is None:
@@ -310,7 +299,7 @@ class BracedText:
             self._held.append(text[pos:at])
         char = text[at]
         if char == "<":
-            marker = self._at_mark(text, at, closing)
+            marker = self._at_mark(text, at)
             if marker is WAIT or self.ended:
                 return at
             if marker == self._mark:
@@ -321,13 +310,13 @@ class BracedText:
                     return at
                 self.out.append(quote(held))
                 self.noisy = True
-                self._state = State.AFTER
+                self._go(On.VALUE_END)
                 return at + len(marker)
         elif char != "," or inside == "[":
             self._end_bare()
             return at
         else:
-            follows = key_follows(text, at + 1, closing)
+            follows = key_follows(text, at + 1, self._closing)
             if follows is None:
                 return at
             if follows:
@@ -344,7 +333,7 @@ class BracedText:
             self._end_run_on(found[1], found[2])
             text = found[3]
         self.out.append(_written(text, self._shape()))
-        self._state = State.AFTER
+        self._go(On.VALUE_END)
 
     def _end_run_on(self, value: str, key: str) -> None:
         """A value without quotes is followed by a key, with no comma between them."""
@@ -352,7 +341,7 @@ class BracedText:
         self.out.append(_written(value, self._shape()))
         self._name(key)
 
-    def _after(self, text: str, pos: int, closing: bool) -> int:
+    def _after(self, text: str, pos: int) -> int:
         pos = blanks(text, pos)
         if pos == len(text):
             return pos
@@ -363,11 +352,11 @@ class BracedText:
             self._shut(char)
         else:
             if char == "<":
-                marker = self._at_mark(text, pos, closing)
+                marker = self._at_mark(text, pos)
                 if marker is WAIT or self.ended:
                     return pos
             if self._kinds[-1] == "{" and not self.noisy:
-                key = bare_key(text, pos, closing)
+                key = bare_key(text, pos, self._closing)
                 if key is None:
                     return pos
                 if key:
@@ -391,7 +380,7 @@ def _written(text: str, shape: Shape) -> str:
     return number if number[:1] != '"' else quote(text)
 
 
-STEPS: Final[dict[State, Callable[[BracedText, str, int, bool], int]]] = {
+STEPS: Final[dict[State, Callable[[BracedText, str, int], int]]] = {
     State.KEY: BracedText._read_key,
     State.VALUE: BracedText._value,
     State.BARE: BracedText._bare,

@@ -24,8 +24,8 @@ _CDATA_END: Final = Scanner(["]]>"])
 
 
 class PlainTags(Tagged, frozen=True, kw_only=True):
-    """A tagged syntax whose calls stand in the text as they are. A call counts if its tool was offered and its first
-    argument, if it has one, is known to that tool. A value may stand in a CDATA section, where tags are text."""
+    """A tagged syntax whose calls are in the text as they are. A call counts if its tool was offered and its first
+    argument, if it has one, is known to that tool. A value may be in a CDATA section, where tags are text."""
 
     def codec(self, machine: Machine) -> Codec:
         """A reader for one turn."""
@@ -48,7 +48,7 @@ class PlainTagsCodec(TaggedCodec):
     def finish(self) -> None:
         """The end of the output: what was not believed yet is text."""
         if self._sink.on_trial:
-            self._refuse(On.PROSE)
+            self._refuse()
         else:
             super().finish()
 
@@ -73,7 +73,7 @@ class PlainTagsCodec(TaggedCodec):
                 and marker is not WAIT
                 and self._plan.meanings[State.BODY].get(marker or "") not in known
             ):
-                self._refuse(On.PROSE)
+                self._refuse()
                 return pos
         return super()._body(text, pos)
 
@@ -82,7 +82,7 @@ class PlainTagsCodec(TaggedCodec):
             key = self._plan.key_in(self._header)
             if key not in self._machine.properties(self._name) and key not in self._table.repairs.unwraps:
                 self._sink.keep(raw)
-                self._refuse(On.PROSE)
+                self._refuse()
                 return
             self._machine.open_call(self._name)
         super()._open_value(on, raw)

@@ -12,7 +12,7 @@ from turnwire.parsers.codecs.arguments import JSON_TEXT, QUOTED, Arguments
 from turnwire.parsers.codecs.attributes import read_attribute
 from turnwire.parsers.codecs.envelope import EnvelopeCodec
 from turnwire.parsers.codecs.json_text import JsonText
-from turnwire.parsers.codecs.moves import CallMoves
+from turnwire.parsers.codecs.steps import CallSteps
 from turnwire.parsers.codecs.tagged.ends import Ends, Verdict
 from turnwire.parsers.codecs.tagged.states import HEADER_LIMIT, NAME, NEXT, On, State, Tag, plan_of
 from turnwire.parsers.dialect import Sign
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["STEPS", "TaggedCodec"]
 
 
-class TaggedCodec(CallMoves[State, On]):
+class TaggedCodec(CallSteps[State, On]):
     """Reads tagged calls of one turn."""
 
     def __init__(self, table: Tagged, machine: Machine) -> None:
@@ -86,14 +86,13 @@ class TaggedCodec(CallMoves[State, On]):
             return pos
         lists = self._table.repairs.lists
         if marker is None and lists is not None and text[pos] in "{[" and sink.on_trial:
-            self._go(On.LIST)
             codec = EnvelopeCodec(lists, self._machine)
+            self._hand(codec)
             codec.enter(self._sign)
-            self._machine.hand(codec)
             return pos
         tag = None if marker is None else self._plan.meanings[State.SECTION][marker]
         if marker is None or tag is Tag.SECTION_OPEN or (tag is Tag.CALL_CLOSE and sink.on_trial):
-            self._break_off(On.PROSE, "rescue.missing_closer", self._name)
+            self._break_off("rescue.missing_closer", self._name)
             return pos
         if tag is Tag.CALL_OPEN:
             self._go(On.CALL)
@@ -104,7 +103,7 @@ class TaggedCodec(CallMoves[State, On]):
             sink.note("call.unnamed")
         sink.keep(marker)
         if tag is Tag.SECTION_CLOSE:
-            self._leave(On.LAST_END)
+            self._leave()
         return pos + len(marker)
 
     def _read_name(self, text: str, pos: int) -> int:
@@ -112,7 +111,7 @@ class TaggedCodec(CallMoves[State, On]):
         start, stop = self._plan.header.find(text, pos, closing)
         marker = text[start:stop] if stop > 0 else ""
         if start - pos > HEADER_LIMIT or (headers.end and marker == "<"):
-            self._break_off(On.UNNAMED, "call.unnamed", self._name)
+            self._break_off("call.unnamed", self._name)
             return pos
         if stop < 0:
             return self._named(text, pos, start, start) if closing and not headers.end else pos
@@ -124,7 +123,7 @@ class TaggedCodec(CallMoves[State, On]):
         if self._table.headers.doubled and name not in self._machine.tools and name[half:] == "." + name[:half]:
             name = name[:half]
         if NAME.fullmatch(name) is None or not self._believes(name):
-            self._break_off(On.UNNAMED, "call.unnamed", self._name)
+            self._break_off("call.unnamed", self._name)
             return pos
         self._sink.keep(text[pos:stop])
         self._open_call(name)
@@ -148,7 +147,7 @@ class TaggedCodec(CallMoves[State, On]):
             self._wrapped = True
             self._go(On.CALL_END)
         else:
-            self._leave(On.LAST_END)
+            self._leave()
 
     def _close(self) -> None:
         self._args.close()
@@ -186,7 +185,7 @@ class TaggedCodec(CallMoves[State, On]):
         return self._end_body(tag, marker, pos)
 
     def _end_body(self, tag: Tag, marker: str, pos: int) -> int:
-        """The call ends with its own closer, or with a tag that cannot stand inside it."""
+        """The call ends with its own closer, or with a tag that cannot be inside it."""
         sink = self._sink
         if tag is Tag.CALL_CLOSE:
             sink.keep(marker)
@@ -196,12 +195,12 @@ class TaggedCodec(CallMoves[State, On]):
         self._close()
         if tag is Tag.SECTION_CLOSE:
             sink.keep(marker)
-            self._leave(On.LAST_END)
+            self._leave()
             return pos + len(marker)
         if tag is Tag.CALL_OPEN and self._wrapped:
             self._go(On.CALL_END)
         else:
-            self._leave(On.PROSE)
+            self._leave()
         return pos
 
     def _noise(self) -> None:
@@ -223,7 +222,7 @@ class TaggedCodec(CallMoves[State, On]):
             stop = start
         if self._table.values.open:
             self._sink.keep(text[pos:stop])
-            self._go(On.KEY_ONLY)
+            self._go(On.KEY_ALONE)
         else:
             self._open_value(On.KEY, text[pos:stop])
         return stop
@@ -244,7 +243,7 @@ class TaggedCodec(CallMoves[State, On]):
             self._open_value(On.VALUE_TAG, marker)
             return pos + len(marker)
         self._noise()
-        self._go(On.NO_VALUE)
+        self._go(On.OTHER_TAG)
         return pos
 
     # ------------------------------------------------------------------------------------------------ in a value
@@ -316,7 +315,7 @@ class TaggedCodec(CallMoves[State, On]):
                 self._end_call()
             else:
                 self._close()
-                self._leave(On.LAST_END)
+                self._leave()
 
     def _read_json(self, text: str, pos: int) -> int:
         reader = self._json

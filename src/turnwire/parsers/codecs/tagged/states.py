@@ -46,36 +46,26 @@ class On(Enum):
     SECTION = "a section opens"
     CALL = "a call opens"
     NAME = "its name"
-    UNNAMED = "no name"
     PARAMETER = "a parameter opens"
     KEY = "its key"
-    KEY_ONLY = "its key, a tag before the value"
+    KEY_ALONE = "its key, where a tag comes before the value"
     VALUE_TAG = "the tag before the value"
-    NO_VALUE = "another tag"
-    VALUE = "its end"
+    OTHER_TAG = "another tag"
+    VALUE = "the value's end"
     NO_KEY = "no key"
     OBJECT = "an opening brace"
     OBJECT_END = "its last brace"
     CALL_END = "the call's end, inside a section"
-    LAST_END = "the end of the calls"
-    LIST = "a list of JSON objects"
-    PROSE = "anything else"
 
 
-# Every way from one state to another.
+# Every way from one state to another. From each of them calls may also be left for prose.
 NEXT: Final[dict[State, dict[On, State]]] = {
     State.OUT: {On.SECTION: State.SECTION, On.CALL: State.NAME},
-    State.SECTION: {On.CALL: State.NAME, On.LAST_END: State.OUT, On.LIST: State.OUT, On.PROSE: State.OUT},
-    State.NAME: {On.NAME: State.BODY, On.UNNAMED: State.OUT, On.PROSE: State.OUT},
-    State.BODY: {
-        On.PARAMETER: State.KEY,
-        On.OBJECT: State.JSON,
-        On.CALL_END: State.SECTION,
-        On.LAST_END: State.OUT,
-        On.PROSE: State.OUT,
-    },
-    State.KEY: {On.KEY: State.VALUE, On.KEY_ONLY: State.GAP, On.NO_KEY: State.BODY, On.PROSE: State.OUT},
-    State.GAP: {On.VALUE_TAG: State.VALUE, On.NO_VALUE: State.BODY, On.PROSE: State.OUT},
+    State.SECTION: {On.CALL: State.NAME},
+    State.NAME: {On.NAME: State.BODY},
+    State.BODY: {On.PARAMETER: State.KEY, On.OBJECT: State.JSON, On.CALL_END: State.SECTION},
+    State.KEY: {On.KEY: State.VALUE, On.KEY_ALONE: State.GAP, On.NO_KEY: State.BODY},
+    State.GAP: {On.VALUE_TAG: State.VALUE, On.OTHER_TAG: State.BODY},
     State.VALUE: {On.VALUE: State.BODY, On.PARAMETER: State.KEY},
     State.JSON: {On.OBJECT_END: State.BODY},
 }

@@ -20,7 +20,7 @@ __all__ = ["Headers", "Repairs", "Tagged", "Values"]
 
 
 class Headers(msgspec.Struct, frozen=True):
-    """How the names of tools and of arguments stand in their tags."""
+    """How the names of tools and of arguments are in their tags."""
 
     end: str = ">"
     """What ends a call's header. Empty: the name runs up to one of `name_ends` or the next tag."""
@@ -47,7 +47,7 @@ class Values(msgspec.Struct, frozen=True):
     type_attribute: str = ""
     """The attribute that types a value: "true" or "false" (is it a string), or the name of a JSON type."""
     guess: bool = False
-    """Whether a value that the schema does not type is JSON if it can be, and a string may stand in quotes."""
+    """Whether a value that the schema does not type is JSON if it can be, and a string may be in quotes."""
 
 
 class Repairs(msgspec.Struct, frozen=True):
@@ -65,9 +65,9 @@ class Repairs(msgspec.Struct, frozen=True):
     wrong_close: tuple[str, ...] = ()
     """Closers of other formats, accepted where a parameter must end."""
     fillers: tuple[str, ...] = ()
-    """Markers around each call that carry nothing; the first of them stands for a missing section."""
+    """Markers around each call that carry nothing; the first of them takes the place of a missing section."""
     lists: Envelope | None = None
-    """How JSON is read that stands in a section instead of calls."""
+    """How JSON is read that is in a section instead of calls."""
 
 
 class Tagged(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,4 @@
+"""Families whose message headers say what a text is.
+
+Promise: each module defines `DIALECTS`.
+"""
