@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from running import cut, events_of, merge
 from samples import SAMPLES, TOOLS, markers
 
 from turnwire.parsers import CallForm, Dialect, Start, dialects, resolve
+from turnwire.parsers.codecs.channels import Channels
 
 EXAMPLES = int(os.environ.get("TURNWIRE_EXAMPLES", "30"))
 # Whose templates write a line break around values or leave it out: a value cannot begin with one.
@@ -59,7 +61,13 @@ def values(dialect: Dialect, form: CallForm) -> st.SearchStrategy[str]:
     )
     other = st.sampled_from([SAMPLES[name] for name in SAMPLES if name != dialect.name])
     word = st.sampled_from(["def f():\n", "    return 1\n", "\n", " ", "é", '"', "\\n", "<", "</", "a < b\n"])
-    return st.lists(st.one_of(alone, code, pair, quoted, other, word), max_size=8).map("".join)
+    mixed = st.lists(st.one_of(alone, code, pair, quoted, other, word), max_size=8).map("".join)
+    router = dialect.router
+    if not isinstance(router, Channels):
+        return mixed
+    ends, begins = ("|".join(map(re.escape, texts)) for texts in (router.closes, router.opens + router.inner))
+    next_message = re.compile(rf"(?:{ends})\s*(?:{begins})")
+    return mixed.filter(lambda value: next_message.search(value) is None)
 
 
 @pytest.mark.parametrize("dialect", WRITTEN)

@@ -94,6 +94,7 @@ M3 = [
     (m3('#<tool_call>#<invoke name="edit">#<path>a#</path>#</tool_call>ok'), [EDIT, ("text", "ok")],
      ["rescue.missing_closer"]),
     (invoke("#<path>a#</file>"), [EDIT], ["rescue.wrong_closer"]),
+    (invoke("#<path>a#</file> b#</path>"), [("call", "edit", {"path": m3("a#</file> b")})], ["rescue.quoted_closer"]),
     (invoke("#<path>a#<count>3#</count>"), [("call", "edit", {"path": "a", "count": 3})], ["rescue.missing_closer"]),
     (invoke("#<path>a#</path>#<path>b#</path>"), [("call", "edit", {"path": "b"})], ["call.duplicate_argument"]),
     (invoke("noise#<path>a#</path>"), [EDIT], ["call.noise"]),

@@ -28,6 +28,8 @@ __all__ = ["STEPS", "NestedCodec"]
 
 TAG_LIMIT: Final = 512
 """No tag is longer than this: a tag that has not ended by then is not one."""
+BLANK_LIMIT: Final = 16
+"""No more blanks than this come between two tags."""
 
 
 class Tag(msgspec.Struct):
@@ -227,11 +229,28 @@ class NestedCodec(CallSteps[State, On]):
         if tag is None:
             self._say(mark)
             return stop
+        after = start + len(tag.raw)
+        if tag.closes and self._is_alien(tag):
+            follows = _follows(text, after, mark, self._machine.closing)
+            if follows is None:
+                return start
+            if not follows:
+                self._sink.note("rescue.quoted_closer", tag.name)
+                self._say(tag.raw)
+                return after
         if tag.closes:
             self._shut(tag)
         else:
             self._enter_element(tag)
-        return start + len(tag.raw)
+        return after
+
+    def _is_alien(self, tag: Tag) -> bool:
+        """Whether a closing tag inside a text closes nothing that is open."""
+        frame = self._frames[-1]
+        return (
+            len(self._frames) > 1 and not frame.kind and frame.takes_text and not frame.inner
+            and tag.name not in (self._table.call, self._table.section) and not self._names.get(tag.name)
+        )  # fmt: skip
 
     def _say(self, text: str) -> None:
         """Text inside the innermost element."""
@@ -356,6 +375,14 @@ class NestedCodec(CallSteps[State, On]):
         else:
             self._noise()
             sink.keep(tag.raw)
+
+
+def _follows(text: str, pos: int, mark: str, closing: bool) -> bool | None:
+    """Whether the next tag's mark or the end of the output comes next; `None` where that cannot be seen yet."""
+    rest = text[pos : pos + BLANK_LIMIT + len(mark)].lstrip(" \t\r\n")
+    if rest.startswith(mark) or (closing and not rest):
+        return True
+    return None if mark.startswith(rest) and len(text) < pos + BLANK_LIMIT + len(mark) and not closing else False
 
 
 def _plain_value(text: str, shape: Shape) -> str:
