@@ -7,7 +7,9 @@ import json
 import os
 import shutil
 import sys
+import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.gateway.conftest import Client, Serve
+from turnwire.agent import ToolRequest
+from turnwire.cli.chat.asking import Asker
 from turnwire.cli.chat.flow import MarkdownFlow
 from turnwire.cli.chat.screen import call_line
 
@@ -62,6 +66,9 @@ class Terminal:
         await self.tmux("send-keys", "-t", "chat", "-l", text)
         await self.tmux("send-keys", "-t", "chat", "Enter")
 
+    async def press(self, *keys: str) -> None:
+        await self.tmux("send-keys", "-t", "chat", *keys)
+
     async def screen(self) -> str:
         return await self.tmux("capture-pane", "-t", "chat", "-p", "-S", "-200")
 
@@ -89,7 +96,8 @@ async def terminal(tmp_path: Path, *command: str) -> AsyncIterator[Terminal]:
     if shutil.which("tmux") is None:
         pytest.skip("tmux is not installed; the terminal chat was not tested on a terminal")
     screen = Terminal(str(tmp_path / "tmux"))
-    line = " ".join(["env", "TERM=screen-256color", "LANG=C.UTF-8", *command])
+    state = f"XDG_STATE_HOME={tmp_path / 'state'}"
+    line = " ".join(["env", "TERM=screen-256color", "LANG=C.UTF-8", state, *command])
     await screen.tmux("-f", "/dev/null", "new-session", "-d", "-x", "90", "-y", "40", "-s", "chat", line)
     try:
         yield screen
@@ -104,6 +112,8 @@ async def test_a_conversation_on_a_terminal(serve: Serve, tmp_path: Path) -> Non
     async with terminal(tmp_path, str(TURNWIRE), "chat", "--url", client.base, "--tools", str(tools)) as screen:
         await screen.shows("test-model", "/help")
         await screen.type("Oslo or Rome?")
+        await screen.shows("? run weather", 'city: "Oslo"', "y once")
+        await screen.press("a")
         seen = await screen.shows("Rome is the better place.", "thought for")
         # Markdown is drawn, thoughts are folded, tools have their time and their result.
         assert "| Oslo | rain |" not in seen
@@ -151,7 +161,139 @@ async def test_ctrl_c_cancels_a_turn_and_not_the_program(serve: Serve, tmp_path:
         await screen.over()
 
 
+DELETE_TOOLS = '''
+from pathlib import Path
+
+def delete_file(path: str) -> str:
+    """Delete a file."""
+    Path(path).unlink()
+    return "deleted"
+
+def look(path: str) -> str:
+    """Look at a file."""
+    return "a file"
+'''
+
+
+def delete_turns(path: Path) -> list[dict[str, Any]]:
+    """A model that looks at a file, deletes it, and says so."""
+    look = "Look.\n</think>\n\n" + call_text("look", path="x\x1b[2J\u202etxt")
+    delete = "Off.\n</think>\n\n" + call_text("delete_file", path=path)
+    return [{"text": look}, {"text": delete}, {"text": "Well.\n</think>\n\nIs it \x1b]0;gone\x07?\n"}]
+
+
+async def test_a_tool_runs_only_when_the_user_says_so(serve: Serve, tmp_path: Path) -> None:
+    precious, tools = tmp_path / "precious", tmp_path / "tools.py"
+    precious.write_text("x")
+    tools.write_text(DELETE_TOOLS)
+    asked = delete_turns(precious)
+    client = await serve(*asked, *asked[:2], *asked[:2], {"text": "Hm.\n</think>\n\nAll tidy.\n"})
+    async with terminal(tmp_path, str(TURNWIRE), "chat", "--url", client.base, "--tools", str(tools)) as screen:
+        await screen.shows("tools: delete_file, look · asks before each runs")
+        await screen.type("Tidy up.")
+        # What a terminal would act on is spelled out.
+        await screen.shows("? run look", "\\u001b[2J\\u202etxt")
+        assert precious.exists()
+        await screen.press("a")
+        await screen.shows("✓ look(", "? run delete_file", "precious")
+        assert precious.exists()
+        await screen.press("n")
+        await screen.shows("– not run:", "Is it ]0;gone?")
+        assert precious.exists()
+        await screen.type("/tools")
+        await screen.shows("delete_file          asks before it runs", "look                 runs without asking")
+        # Esc leaves the turn with the question open; the tool does not run.
+        await screen.type("Again.")
+        await screen.shows("? run delete_file", "s show it whole")
+        await screen.press("Escape")
+        await screen.shows("· cancelled")
+        assert precious.exists()
+        await screen.type("And again.")
+        await screen.shows("? run delete_file", "s show it whole")
+        await screen.press("y")
+        await screen.shows("✓ delete_file(", "All tidy.")
+        assert not precious.exists()
+        await screen.type("/new")
+        await screen.shows("A new conversation.")
+        await screen.press("C-d")
+        await screen.over()
+
+
+def test_a_key_counts_only_while_a_question_is_open() -> None:
+    shown: list[ToolRequest | None] = []
+    asked, request = threading.Event(), ToolRequest("c1", "delete_file", '{"path": "x"}')
+
+    def show(now: ToolRequest | None) -> None:
+        shown.append(now)
+        asked.set()
+
+    asker = Asker(show, lambda request: None)
+    asker.keys["y"]()
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(asker, request)
+        assert asked.wait(10)
+        assert not answer.done()
+        asker.keys["n"]()
+        asker.keys["y"]()
+        assert answer.result(10) == "no"
+        asker.close()
+        assert pool.submit(asker, request).result(10) == "no"
+    assert shown == [request, None]
+
+
+async def test_history_several_lines_and_completion(serve: Serve, tmp_path: Path) -> None:
+    client = await serve({"text": "Hm.\n</think>\n\nRead."})
+    async with terminal(tmp_path, str(TURNWIRE), "chat", "--url", client.base) as screen:
+        await screen.shows("Alt-Enter: new line")
+        await screen.tmux("send-keys", "-t", "chat", "-l", "first line")
+        await screen.press("M-Enter")
+        await screen.type("second line\\")
+        await screen.type("third line")
+        await screen.shows("> first line", "· second line", "Read.")
+        await screen.press("/", "h", "i")
+        await screen.shows("/history", "what was said so far")
+        await screen.press("Tab", "Enter")
+        await screen.shows("you: first line second line third line")
+        await screen.press("C-d")
+        await screen.over()
+    history = tmp_path / "state" / "turnwire" / "chat_history"
+    assert "+first line\n+second line\n+third line\n" in history.read_text()
+    assert history.stat().st_mode & 0o777 == 0o600
+    async with terminal(tmp_path, str(TURNWIRE), "chat", "--url", client.base) as screen:
+        await screen.shows("/help")
+        await screen.press("Up")
+        await screen.press("Up")
+        await screen.shows("> first line", "· second line")
+
+
 # ------------------------------------------------------------------------------------------------------------- a pipe
+
+
+async def test_without_a_terminal_a_tool_needs_yes(serve: Serve, tmp_path: Path) -> None:
+    precious, tools = tmp_path / "precious", tmp_path / "tools.py"
+    precious.write_text("x")
+    tools.write_text(DELETE_TOOLS)
+    client = await serve(*delete_turns(precious), *delete_turns(precious))
+    code, out, err = await piped(client, "--tools", str(tools), "Tidy up.")
+    assert (code, out) == (0, "Is it \x1b]0;gone\x07?\n")
+    assert "not run; --yes runs tools without asking" in err
+    assert precious.exists()
+    code, _, err = await piped(client, "--yes", "--tools", str(tools), "Tidy up.")
+    assert code == 0
+    assert not precious.exists()
+
+
+async def test_a_missing_key_says_where_to_give_it(serve: Serve, tmp_path: Path) -> None:
+    from turnwire.gateway.door.keys import hash_key
+
+    keys = tmp_path / "keys.toml"
+    keys.write_text(f'[[key]]\nname = "a"\nhash = "{hash_key("tw-secret")}"\n')
+    client = await serve({"text": "Hm.\n</think>\n\nYes."}, keys=str(keys))
+    code, _, err = await piped(client, "Hello")
+    assert code == 1
+    assert "--key or TURNWIRE_API_KEY" in err
+    assert "Unclosed" not in err
+    assert (await piped(client, "--key", "tw-secret", "Hello"))[:2] == (0, "Yes.\n")
 
 
 async def piped(client: Client, *arguments: str, text: str = "") -> tuple[int, str, str]:
@@ -175,7 +317,7 @@ async def test_one_question_with_tools_and_a_file_behind_it(serve: Serve, tmp_pa
     client = await serve(LOOK, TABLE)
     (tmp_path / "tools.py").write_text(TOOLS)
     code, out, err = await piped(
-        client, "--tools", str(tmp_path / "tools.py"), "--thoughts", "Oslo or Rome?", text="Be quick.\n"
+        client, "--tools", str(tmp_path / "tools.py"), "--yes", "--thoughts", "Oslo or Rome?", text="Be quick.\n"
     )
     assert code == 0
     assert out == "I look at both.\n" + TABLE["text"].split("</think>\n\n")[1].rstrip("\n") + "\n"

@@ -1,6 +1,7 @@
 """A small streaming agent of our own: a conversation with tools, memory and retrieval, over any OpenAI-compatible
 endpoint. See docs/agent.md."""
 
+from turnwire.agent.approval import Approval, ApproveTool, ToolRequest
 from turnwire.agent.blocking import ChatSession
 from turnwire.agent.endpoint import Endpoint, EndpointError
 from turnwire.agent.events import (
@@ -17,6 +18,7 @@ from turnwire.agent.events import (
     TextDelta,
     Tokens,
     ToolFinished,
+    ToolRefused,
     ToolStarted,
 )
 from turnwire.agent.grounding import Grounding
@@ -28,6 +30,8 @@ from turnwire.agent.tools import Tool, ToolDefinitionError, ToolResult, tool_can
 __all__ = [
     "AgentEvent",
     "Answered",
+    "Approval",
+    "ApproveTool",
     "AsyncChatSession",
     "Cancelled",
     "ChatSession",
@@ -49,6 +53,8 @@ __all__ = [
     "Tool",
     "ToolDefinitionError",
     "ToolFinished",
+    "ToolRefused",
+    "ToolRequest",
     "ToolResult",
     "ToolStarted",
     "tool_cancelled",

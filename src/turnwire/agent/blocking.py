@@ -82,6 +82,13 @@ class ChatSession:
     def instructions(self, instructions: str) -> None:
         self._session.instructions = instructions
 
+    @property
+    def tools(self) -> dict[str, str]:
+        """The tools on offer: whether each runs when called, `asks` first, `always` or `never`."""
+        lasting = self._session.approvals.lasting
+        words = {True: "always", False: "never", None: "asks" if self._session.approvals.asks else "always"}
+        return {name: words[lasting.get(name)] for name in self._session.tools}
+
     def served_model(self) -> str:
         """The model's id, asked of the server where none was named."""
         return self._wait(self._session.served_model())

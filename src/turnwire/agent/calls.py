@@ -1,6 +1,7 @@
 """The calls of one step while they run: side by side, started when they are known, answered in call order.
 
-Promise: every call gets exactly one result, whatever becomes of its tool.
+Promise: every call gets exactly one result, whatever becomes of its tool. A call that could not run anyway (no such
+tool, arguments that do not fit) is not asked about; any other runs only with permission.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from turnwire.agent.events import AgentEvent, ToolFinished, ToolStarted
+from turnwire.agent.approval import Approvals, ToolRequest
+from turnwire.agent.events import AgentEvent, ToolFinished, ToolRefused, ToolStarted
 from turnwire.agent.stitching import Call
 from turnwire.agent.tools import Tool, ToolResult
 
@@ -29,11 +31,13 @@ class RunningCalls:
         *,
         seconds: float,
         places: asyncio.Semaphore,
+        approvals: Approvals,
         emit: Callable[[AgentEvent], None],
     ) -> None:
         self._tools = tools
         self._seconds = seconds
         self._places = places
+        self._approvals = approvals
         self._emit = emit
         self._tasks: dict[int, tuple[Call, asyncio.Task[ToolResult]]] = {}
 
@@ -66,15 +70,23 @@ class RunningCalls:
         ]
 
     async def _run(self, call: Call, early: bool) -> ToolResult:
+        tool = self._tools.get(call.name)
+        if tool is None:
+            known = ", ".join(self._tools) or "none"
+            result: ToolResult | None = ToolResult(f"Error: there is no tool {call.name!r}. Tools: {known}.", True)
+        else:
+            result = tool.unfit(call.arguments)
+        if result is None:
+            refusal = await self._approvals.refusal(ToolRequest(call.id, call.name, call.arguments))
+            if refusal is not None:
+                self._emit(ToolRefused(call_id=call.id, name=call.name, arguments=call.arguments, content=refusal))
+                return ToolResult(refusal, True)
         async with self._places:
             self._emit(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments, early=early))
             begun = time.monotonic()
-            tool = self._tools.get(call.name)
-            if tool is None:
-                known = ", ".join(self._tools) or "none"
-                result = ToolResult(f"Error: there is no tool {call.name!r}. Tools: {known}.", True)
-            else:
+            if tool is not None and result is None:
                 result = await tool.call(call.arguments, self._seconds)
+            assert result is not None
             self._emit(
                 ToolFinished(
                     call_id=call.id,

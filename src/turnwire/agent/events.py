@@ -24,6 +24,7 @@ __all__ = [
     "TextDelta",
     "Tokens",
     "ToolFinished",
+    "ToolRefused",
     "ToolStarted",
 ]
 
@@ -82,6 +83,15 @@ class ToolFinished(_Event, frozen=True, tag="tool_finished"):
     seconds: float
 
 
+class ToolRefused(_Event, frozen=True, tag="tool_refused"):
+    """A call was not allowed and did not run. `content` is what the model will read."""
+
+    call_id: str
+    name: str
+    arguments: str
+    content: str
+
+
 class StepFinished(_Event, frozen=True, tag="step_finished"):
     """The model's stream is over; its tools may still run."""
 
@@ -136,6 +146,7 @@ AgentEvent: TypeAlias = (
     | ReasoningDelta
     | ToolStarted
     | ToolFinished
+    | ToolRefused
     | StepFinished
     | MemoryTrimmed
     | Answered

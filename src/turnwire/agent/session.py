@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any
 
+from turnwire.agent.approval import Approvals, ApproveTool
 from turnwire.agent.calls import RunningCalls
 from turnwire.agent.endpoint import Endpoint, EndpointError
 from turnwire.agent.events import (
@@ -42,7 +43,8 @@ _MOST_AT_ONCE = 8
 class AsyncChatSession:
     """A conversation with one model. `tools` are Python functions or `Tool`s; `options` are further fields of the
     request (temperature, max_tokens, …); `max_steps` is how often the model may be asked within a turn before it has to
-    answer; `grounding` holds an answer back until it is checked."""
+    answer; `grounding` holds an answer back until it is checked; `approve` is asked before each tool runs; without it
+    all of them do."""
 
     def __init__(
         self,
@@ -58,6 +60,7 @@ class AsyncChatSession:
         max_steps: int = 8,
         tool_timeout: float = 60.0,
         grounding: Grounding | None = None,
+        approve: ApproveTool | None = None,
     ) -> None:
         if max_steps < 1:
             raise ValueError("max_steps must be at least 1")
@@ -70,6 +73,7 @@ class AsyncChatSession:
         self.max_steps = max_steps
         self.tool_timeout = tool_timeout
         self.grounding = grounding
+        self.approvals = Approvals(approve)
         self.tokens = Tokens()
         """What the whole conversation has cost."""
         self.context_tokens = 0
@@ -185,7 +189,13 @@ class _Turn:
         body = self._body(model, final)
         self.emit(StepStarted(step=self.steps))
         calls: list[Call] = []
-        running = RunningCalls(session.tools, seconds=session.tool_timeout, places=self.places, emit=self.emit)
+        running = RunningCalls(
+            session.tools,
+            seconds=session.tool_timeout,
+            places=self.places,
+            approvals=session.approvals,
+            emit=self.emit,
+        )
         over = False
         try:
             async with aclosing(session.endpoint.stream(body, _DISPATCH)) as stream:

@@ -10,12 +10,13 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
 import msgspec
 
 from turnwire.agent.schemas import ToolDefinitionError, arguments_type, described, described_parameters, inlined
+from turnwire.agent.threads import in_thread
 
 __all__ = ["Tool", "ToolDefinitionError", "ToolResult", "tool_cancelled"]
 
@@ -68,6 +69,14 @@ class Tool:
         function = {"name": self.name, "description": self.description, "parameters": self.schema}
         return {"type": "function", "function": function}
 
+    def unfit(self, arguments: str) -> ToolResult | None:
+        """What the model reads if its argument text cannot be used; None if it can."""
+        try:
+            self._values(arguments)
+        except _BadArguments as problem:
+            return ToolResult(f"Error: {problem}", True)
+        return None
+
     async def call(self, arguments: str, seconds: float) -> ToolResult:
         """Run with the model's argument text, within its own time limit or else `seconds`. An async function is
         cancelled with its task; any other runs in a thread of its own, which is left behind if it does not end."""
@@ -93,7 +102,7 @@ class Tool:
         _cancelled.set(signal)
         if inspect.iscoroutinefunction(self.function):
             return await self.function(**values)
-        result = await _in_thread(self.function, values)
+        result = await in_thread(self.function, **values)
         return await result if inspect.isawaitable(result) else result
 
     def _values(self, arguments: str) -> dict[str, Any]:
@@ -137,33 +146,3 @@ def _content(result: Any) -> str:
     if len(text) > _MOST_CHARS:
         text = f"{text[:_MOST_CHARS]}\n[cut: {len(text) - _MOST_CHARS} more characters]"
     return text
-
-
-def _in_thread(function: Callable[..., Any], values: Mapping[str, Any]) -> Awaitable[Any]:
-    """Run in a daemon thread: neither the loop nor the process waits for a function that never returns."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def settle(result: Any, error: Exception | None) -> None:
-        if not future.done():
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
-
-    def run() -> None:
-        result: Any = None
-        problem: Exception | None = None
-        try:
-            result = context.run(function, **values)
-        except StopIteration as error:
-            # A future cannot carry it.
-            problem = RuntimeError(f"StopIteration: {error}")
-        except BaseException as error:
-            problem = error if isinstance(error, Exception) else RuntimeError(repr(error))
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, result, problem)
-
-    threading.Thread(target=run, daemon=True, name=f"tool-{getattr(function, '__name__', 'call')}").start()
-    return future

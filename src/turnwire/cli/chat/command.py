@@ -19,6 +19,9 @@ __all__ = ["chat"]
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A Python file; its public functions are tools for the model. The file is run.",
 )
+@click.option(
+    "--yes", is_flag=True, help="Run tools without asking; without a terminal to ask on, none runs otherwise."
+)
 @click.option("--budget", type=int, default=16_000, show_default=True, help="Tokens of conversation to remember.")
 @click.option("--max-tokens", type=int, help="Bound on each answer.")
 @click.option("--temperature", type=float)
@@ -33,6 +36,7 @@ def chat(
     model: str | None,
     system: str,
     tools: Path | None,
+    yes: bool,
     budget: int,
     max_tokens: int | None,
     temperature: float | None,
@@ -52,6 +56,7 @@ def chat(
             model=model,
             system=system,
             tools=tools,
+            yes=yes,
             budget=budget,
             options={name: value for name, value in options.items() if value is not None},
             thoughts=thoughts,

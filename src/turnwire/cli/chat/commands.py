@@ -37,12 +37,18 @@ class Commands:
             "/history": (self._history, "what was said so far"),
             "/tokens": (self._tokens, "what the conversation costs"),
             "/model": (self._model, "which model answers; with an id: another one"),
+            "/tools": (self._tools, "what the model may call, and whether you are asked first"),
             "/save": (self._save, "write the conversation to a file (.json, or .md to read)"),
             "/thoughts": (self._show_thoughts, "the model's thoughts of the last turn"),
             "/new": (self._new, "forget everything and begin anew"),
             "/help": (self._help, "this list"),
             "/quit": (self._quit, "leave (as Ctrl-D does)"),
         }
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        """Each command and what it does."""
+        return {name: meaning for name, (_, meaning) in self._table.items()}
 
     def run(self, line: str) -> None:
         """One line that begins with a slash."""
@@ -85,6 +91,13 @@ class Commands:
             self._say(f"{rest} answers from now on.")
         else:
             self._say(f"{rest} is not served. Served: {', '.join(served)}")
+
+    def _tools(self, rest: str) -> None:
+        words = {"asks": "asks before it runs", "always": "runs without asking", "never": "never runs"}
+        for name, rule in self._session.tools.items():
+            self._say(f"{name:20} {words[rule]}")
+        if not self._session.tools:
+            self._say("There are no tools; --tools FILE.py brings some.")
 
     def _save(self, rest: str) -> None:
         if not rest:

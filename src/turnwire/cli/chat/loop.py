@@ -1,11 +1,11 @@
 """The two ways to talk: a conversation on a terminal, and plain text through a pipe.
 
-Promise: in a pipe stdout holds the answer and nothing else, and the exit code says whether there was one.
+Promise: in a pipe stdout holds the answer and nothing else, and the exit code says whether there was one. A tool runs
+only after a person said so on the terminal, or with `--yes`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import inspect
 import sys
@@ -18,6 +18,7 @@ import msgspec
 from rich.console import Console
 
 from turnwire.agent import (
+    Approval,
     ChatSession,
     Ended,
     EndpointError,
@@ -28,10 +29,15 @@ from turnwire.agent import (
     TextDelta,
     ToolDefinitionError,
     ToolFinished,
+    ToolRefused,
+    ToolRequest,
     ToolStarted,
 )
+from turnwire.cli.chat.asking import Asker, argument_lines, choices
 from turnwire.cli.chat.commands import Commands, SavedChat
 from turnwire.cli.chat.keys import ESCAPE, KeyWatch
+from turnwire.cli.chat.plain import prose, spelled
+from turnwire.cli.chat.prompt import Prompt
 from turnwire.cli.chat.screen import TurnScreen, call_line
 
 __all__ = ["Request", "run"]
@@ -45,6 +51,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None
     system: str
     tools: Path | None
+    yes: bool
     budget: int
     options: Mapping[str, Any]
     thoughts: bool
@@ -52,8 +59,19 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     question: str | None
 
 
+class _Permission:
+    """Whom tools ask before they run: whoever watches the turn that is on."""
+
+    def __init__(self) -> None:
+        self.asker: Asker | None = None
+
+    def __call__(self, request: ToolRequest) -> Approval:
+        return self.asker(request) if self.asker is not None else "no"
+
+
 def run(request: Request) -> None:
     """Talk until there is nothing left to say."""
+    permission = _Permission()
     try:
         session = ChatSession(
             request.url,
@@ -63,6 +81,7 @@ def run(request: Request) -> None:
             instructions=request.system,
             memory=Memory(budget=request.budget),
             options=request.options,
+            approve=None if request.yes else permission,
         )
     except (ToolDefinitionError, ValueError) as error:
         raise click.ClickException(str(error)) from None
@@ -70,11 +89,11 @@ def run(request: Request) -> None:
         if request.load is not None:
             _load(session, request.load)
         if request.question is None and sys.stdin.isatty() and sys.stdout.isatty():
-            _converse(session, unfolded=request.thoughts)
+            _converse(session, permission, unfolded=request.thoughts)
             return
         code = 0
         for asked in _questions(request.question):
-            code = _pipe(session, asked, request.thoughts) or code
+            code = _pipe(session, permission, asked, request.thoughts) or code
         if code:
             raise SystemExit(code)
 
@@ -92,63 +111,95 @@ def _questions(question: str | None) -> Iterator[str]:
 # ------------------------------------------------------------------------------------------------------------ a pipe
 
 
-def _pipe(session: ChatSession, question: str, thoughts: bool) -> int:
+def _pipe(session: ChatSession, permission: _Permission, question: str, thoughts: bool) -> int:
     """One turn as plain text: the answer to stdout as it streams, everything else to stderr."""
     if question.startswith("/"):
         Commands(session, click.echo, lambda: "").run(question)
         return 0
+    asker = permission.asker = Asker(_ask_below, _show_below) if sys.stdin.isatty() else None
     calls: dict[str, str] = {}
     last = "\n"
     try:
-        for event in session.stream(question):
-            if isinstance(event, TextDelta):
-                click.echo(event.text, nl=False)
-                last = event.text or last
-            elif isinstance(event, ToolStarted):
-                calls[event.call_id] = call_line(event.name, event.arguments)
-            elif isinstance(event, ToolFinished):
-                mark = "failed" if event.failed else "ok"
-                click.echo(f"[{calls[event.call_id]}: {mark}, {event.seconds:.2f} s]", err=True)
-            elif isinstance(event, ReasoningDelta):
-                if thoughts:
-                    click.echo(event.text, nl=False, err=True)
-            elif isinstance(event, (StepStarted, Ended)):
-                if isinstance(event, StepLimitReached) and last == "\n":
-                    click.echo(last := event.text, nl=False)
-                if not last.endswith("\n"):
-                    # The text of the next step, or the shell's prompt, begins a line of its own.
-                    click.echo(last := "\n", nl=False)
+        with KeyWatch(asker.keys if asker is not None else {}):
+            for event in session.stream(question):
+                if isinstance(event, TextDelta):
+                    click.echo(prose(event.text) if sys.stdout.isatty() else event.text, nl=False)
+                    last = event.text or last
+                elif isinstance(event, ToolStarted):
+                    calls[event.call_id] = call_line(event.name, event.arguments)
+                elif isinstance(event, ToolFinished):
+                    mark = "failed" if event.failed else "ok"
+                    click.echo(f"[{calls[event.call_id]}: {mark}, {event.seconds:.2f} s]", err=True)
+                elif isinstance(event, ToolRefused):
+                    why = "" if asker is not None else "; --yes runs tools without asking"
+                    click.echo(f"[{call_line(event.name, event.arguments)}: not run{why}]", err=True)
+                elif isinstance(event, ReasoningDelta):
+                    if thoughts:
+                        click.echo(event.text, nl=False, err=True)
+                elif isinstance(event, (StepStarted, Ended)):
+                    if isinstance(event, StepLimitReached) and last == "\n":
+                        click.echo(last := event.text, nl=False)
+                    if not last.endswith("\n"):
+                        # The text of the next step, or the shell's prompt, begins a line of its own.
+                        click.echo(last := "\n", nl=False)
     except EndpointError as error:
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {_told(error)}", err=True)
         return 1
     except KeyboardInterrupt:
         return 130
+    finally:
+        if asker is not None:
+            asker.close()
     return 0
+
+
+def _ask_below(request: ToolRequest | None) -> None:
+    if request is not None:
+        arguments = "".join(f"\n    {line}" for line in argument_lines(request, whole=False))
+        click.echo(f"? run {spelled(request.name)}{arguments}\n  {choices(request.name)}", err=True)
+
+
+def _show_below(request: ToolRequest) -> None:
+    for line in argument_lines(request, whole=True):
+        click.echo(f"    {line}", err=True)
+
+
+def _told(error: EndpointError) -> str:
+    """A failure, and what to do about a missing key."""
+    hint = " Give the server's key with --key or TURNWIRE_API_KEY." if error.status == 401 else ""
+    return f"{error}{hint}"
 
 
 # -------------------------------------------------------------------------------------------------------- a terminal
 
 
-def _converse(session: ChatSession, *, unfolded: bool) -> None:
+def _converse(session: ChatSession, permission: _Permission, *, unfolded: bool) -> None:
     console = Console(highlight=False)
     try:
         served = session.served_model()
     except EndpointError as error:
-        raise click.ClickException(str(error)) from None
-    console.print(f"[bold]{served}[/] · /help lists the commands · Ctrl-D leaves")
+        raise click.ClickException(_told(error)) from None
+    console.print(f"[bold]{served}[/] · /help lists the commands · Alt-Enter: new line · Ctrl-D leaves")
+    if session.tools:
+        rule = "asks before each runs" if "asks" in session.tools.values() else "they run without asking (--yes)"
+        console.print(f"tools: {', '.join(session.tools)} · {rule}", markup=False)
     screen: TurnScreen | None = None
 
     def last_thoughts() -> str:
         return screen.thoughts if screen is not None else ""
 
-    commands = Commands(session, lambda text: console.print(text, markup=False), last_thoughts)
-    with contextlib.suppress(ImportError):
-        import readline  # noqa: F401 - line editing for input()
+    def models() -> list[str]:
+        try:
+            return session.models()
+        except EndpointError:
+            return []
+
+    commands = Commands(session, lambda text: console.print(prose(text), markup=False), last_thoughts)
+    prompt = Prompt(commands.meanings, models)
     while not commands.done:
         try:
-            line = input("\n> ").strip()
+            line = prompt.ask().strip()
         except EOFError:
-            console.print()
             return
         except KeyboardInterrupt:
             continue
@@ -156,12 +207,13 @@ def _converse(session: ChatSession, *, unfolded: bool) -> None:
             commands.run(line)
         elif line:
             screen = TurnScreen(console, unfolded=unfolded)
-            _turn(session, line, screen, console)
+            permission.asker = Asker(screen.ask, screen.show_whole)
+            _turn(session, line, screen, permission.asker, console)
             unfolded = screen.unfolded
 
 
-def _turn(session: ChatSession, question: str, screen: TurnScreen, console: Console) -> None:
-    keys: dict[str, Callable[[], None]] = {ESCAPE: session.cancel, "t": screen.fold}
+def _turn(session: ChatSession, question: str, screen: TurnScreen, asker: Asker, console: Console) -> None:
+    keys: dict[str, Callable[[], None]] = {ESCAPE: session.cancel, "t": screen.fold, **asker.keys}
     console.print()
     try:
         with KeyWatch(keys), screen:
@@ -170,8 +222,10 @@ def _turn(session: ChatSession, question: str, screen: TurnScreen, console: Cons
                     screen.show(event)
             except KeyboardInterrupt:
                 console.print("[yellow]· cancelled[/]")
+            finally:
+                asker.close()
     except EndpointError as error:
-        console.print(f"Error: {error}", style="red", markup=False)
+        console.print(f"Error: {_told(error)}", style="red", markup=False)
 
 
 # -------------------------------------------------------------------------------------------------------------- files

@@ -27,9 +27,13 @@ from turnwire.agent import (
     StepStarted,
     TextDelta,
     ToolFinished,
+    ToolRefused,
+    ToolRequest,
     ToolStarted,
 )
+from turnwire.cli.chat.asking import argument_lines, choices
 from turnwire.cli.chat.flow import MarkdownFlow
+from turnwire.cli.chat.plain import prose, spelled
 
 __all__ = ["TurnScreen", "call_line"]
 
@@ -45,11 +49,12 @@ def call_line(name: str, arguments: str) -> str:
     try:
         values = msgspec.json.decode(arguments or "{}")
     except msgspec.DecodeError:
-        return f"{name}({_short(arguments, _ARGUMENT_CHARS)})"
-    if not isinstance(values, dict):
-        return f"{name}({_short(arguments, _ARGUMENT_CHARS)})"
-    inside = ", ".join(f"{key}={msgspec.json.encode(value).decode()}" for key, value in values.items())
-    return f"{name}({_short(inside, _ARGUMENT_CHARS)})"
+        values = None
+    if isinstance(values, dict):
+        inside = ", ".join(f"{key}={msgspec.json.encode(value).decode()}" for key, value in values.items())
+    else:
+        inside = arguments
+    return spelled(f"{name}({_short(inside, _ARGUMENT_CHARS)})")
 
 
 class _Prose:
@@ -89,6 +94,7 @@ class TurnScreen:
         self._thought: list[str] = []
         self._thinking_since = 0.0
         self._tools: dict[str, tuple[str, float]] = {}
+        self._asked: ToolRequest | None = None
         self._waiting = False
         self._since = time.monotonic()
         # The live area is repainted by a thread of ours while events arrive in another, and everything that draws holds
@@ -123,6 +129,19 @@ class TurnScreen:
         with self._drawing:
             self.unfolded = not self.unfolded
 
+    def ask(self, request: ToolRequest | None) -> None:
+        """A question that stays on the screen until it is answered (None)."""
+        with self._drawing:
+            self._settle_thought()
+            self._asked = request
+
+    def show_whole(self, request: ToolRequest) -> None:
+        """Print a call with all its arguments."""
+        with self._drawing:
+            self._print(Text(spelled(request.name), "bold"))
+            for line in argument_lines(request, whole=True):
+                self._print(Padding(Text(line), (0, 0, 0, 2)))
+
     def show(self, event: AgentEvent) -> None:
         """One event of the turn."""
         with self._drawing:
@@ -136,10 +155,10 @@ class TurnScreen:
             self._settle_text()
             if not self._thought:
                 self._thinking_since = time.monotonic()
-            self._thought.append(event.text)
+            self._thought.append(prose(event.text))
         elif isinstance(event, TextDelta):
             self._settle_thought()
-            if settled := self._flow.feed(event.text).strip("\n"):
+            if settled := self._flow.feed(prose(event.text)).strip("\n"):
                 self._print(_Prose(settled), gap=True)
         elif isinstance(event, ToolStarted):
             self._settle()
@@ -148,7 +167,10 @@ class TurnScreen:
             line, _ = self._tools.pop(event.call_id, (call_line(event.name, ""), 0.0))
             mark, style = ("✗", "red") if event.failed else ("✓", "green")
             head = Text.assemble((f"{mark} ", style), line, (f"  {event.seconds:.2f} s", "cyan"))
-            self._print(Group(head, Padding(Text(_short(event.content, _RESULT_CHARS), "dim"), (0, 0, 0, 2))))
+            self._print(Group(head, Padding(Text(_short(prose(event.content), _RESULT_CHARS), "dim"), (0, 0, 0, 2))))
+        elif isinstance(event, ToolRefused):
+            line = call_line(event.name, event.arguments)
+            self._print(Text.assemble(("– not run: ", "yellow"), line))
         elif isinstance(event, MemoryTrimmed):
             self._print(Text(f"· the oldest {event.turns} turn(s) left the conversation", "dim"))
         elif isinstance(event, Cancelled):
@@ -159,7 +181,7 @@ class TurnScreen:
             self._print(Text("· the answer was not supported by what was found", "yellow"))
         elif isinstance(event, StepLimitReached):
             if not self._flow.rest:
-                self._flow.feed(event.text)
+                self._flow.feed(prose(event.text))
             self._settle()
             self._print(Text(f"· the limit of steps is reached ({event.steps})", "yellow"))
 
@@ -195,6 +217,9 @@ class TurnScreen:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         now = time.monotonic()
+        if self._asked is not None:
+            # First, because what does not fit on the screen is cut at its end.
+            yield from self._question(self._asked)
         text, rest, tools = "".join(self._thought), self._flow.rest, tuple(self._tools.values())
         if text:
             words = Text(f"thinking, {now - self._thinking_since:.1f} s, {_words(text)}", "dim italic")
@@ -205,9 +230,16 @@ class TurnScreen:
             yield _Prose(rest)
         for line, since in tools:
             yield self._spinning(Text.assemble(line, (f"  {now - since:.1f} s", "cyan")))
-        if self._waiting and not text and not rest and not tools:
+        if self._waiting and not (text or rest or tools or self._asked):
             yield self._spinning(Text("waiting for the model", "dim"))
         yield Text("Esc cancels · t shows or hides thoughts", "bright_black")
+
+    @staticmethod
+    def _question(request: ToolRequest) -> RenderResult:
+        yield Text.assemble(("? run ", "bold yellow"), (spelled(request.name), "bold"))
+        for line in argument_lines(request, whole=False):
+            yield Padding(Text(line), (0, 0, 0, 4))
+        yield Text(f"  {choices(request.name)}", "yellow")
 
     def _spinning(self, text: Text) -> Text:
         frame = _FRAMES[int((time.monotonic() - self._since) * 10) % len(_FRAMES)]
