@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-import turnwire
-
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "turnwire"
 ROOMS = ("turns", "parsers", "protocols", "prompts", "continuity", "profiles")
 PROGRAM = """
 import importlib, importlib.abc, pkgutil, sys
@@ -63,11 +64,32 @@ def _touching(path: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("room", ["prompts", "parsers", "continuity"])
+def _sans_io() -> list[str]:
+    """The rooms that an import contract keeps away from sockets and event loops."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    (rooms,) = [contract["source_modules"] for contract in contracts if "do no I/O" in contract["name"]]
+    return [str(room) for room in rooms]
+
+
+@pytest.mark.parametrize("room", _sans_io())
 def test_sans_io_rooms_touch_no_file(room: str) -> None:
-    folder = Path(turnwire.__file__).parent
-    modules = sorted((folder / room).rglob("*.py"))
+    folder = ROOT / "src"
+    place = folder / room.replace(".", "/")
+    modules = sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]
     assert modules
-    touching = {str(path.relative_to(folder)): _touching(path) for path in modules}
+    touching = {path.relative_to(SOURCE).as_posix(): _touching(path) for path in modules}
     assert {name: found for name, found in touching.items() if found and name not in LOADERS} == {}
-    assert all(touching[name] for name in LOADERS if name.startswith(room))
+    assert all(touching[name] for name in LOADERS if name.startswith(f"{place.name}/"))
+
+
+MOST_MODULES = 15
+
+
+def test_no_folder_is_a_heap() -> None:
+    """A folder can be read at a glance: at most fifteen modules, beside `__init__`."""
+    counts = {
+        init.parent.relative_to(SOURCE).as_posix(): sum(1 for path in init.parent.glob("*.py") if path != init)
+        for init in SOURCE.rglob("__init__.py")
+    }
+    assert counts
+    assert {folder: count for folder, count in counts.items() if count > MOST_MODULES} == {}

@@ -15,16 +15,16 @@ BEGIN, END = "<!-- folders: made by tools/structure.py -->", "<!-- end of folder
 
 
 def folders() -> str:
-    """A table row for every package under src/turnwire, with the first sentence of its docstring."""
-    rows = ["| folder | modules | what lives there |", "|---|---|---|"]
+    """A table row for every package under src/turnwire: what its docstring says first, and its modules by name."""
+    rows = ["| folder | what lives there | modules |", "|---|---|---|"]
     base = ROOT / "src" / "turnwire"
     for init in sorted(base.rglob("__init__.py")):
         folder = init.parent.relative_to(base).as_posix()
         if folder == ".":
             continue
         said = (ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))) or "").split("\n\n")[0]
-        modules = sum(1 for path in init.parent.glob("*.py") if path.name != "__init__.py")
-        rows.append(f"| `{folder}/` | {modules} | {' '.join(said.split())} |")
+        modules = sorted(path.stem for path in init.parent.glob("*.py") if path != init)
+        rows.append(f"| `{folder}/` | {' '.join(said.split())} | {' '.join(modules)} |")
     return "\n".join(rows)
 
 

@@ -8,8 +8,8 @@ from typing import get_args
 import pytest
 
 from turnwire.continuity import Cause, Verdict, header, sentence
-from turnwire.protocols.anthropic.diagnostics import diagnostics as anthropic_diagnostics
-from turnwire.protocols.responses.diagnostics import diagnostics as responses_diagnostics
+from turnwire.protocols.anthropic.answer.diagnostics import diagnostics as anthropic_diagnostics
+from turnwire.protocols.responses.answer.diagnostics import diagnostics as responses_diagnostics
 
 HELD = Verdict(state="held", shared=50, expected=50)
 FIRST = Verdict(state="first")

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import zstandard
 
+from tests.protocols.responses.conformance import check_document, check_events
 from turnwire.gateway.door.keys import hash_key
 from turnwire.protocols.codex_catalog import catalog_problems
-from turnwire.protocols.responses import check_document, check_events, read_summary
+from turnwire.protocols.responses import read_summary
 
 from .conftest import Client, Serve
 

@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from turnwire.protocols.responses import check_events
+from tests.protocols.responses.conformance import check_events
 
 from .conftest import Client, Serve
 

@@ -26,7 +26,7 @@ from turnwire.prompts.templates.template import ChatTemplate, Renderer, Template
 from turnwire.prompts.tokenizers.load import HFTokenizer, load_tokenizer
 from turnwire.prompts.tokenizers.part_cache import PrefixTokenizer
 from turnwire.protocols import anthropic, chat
-from turnwire.protocols.responses.request import decode as decode_responses
+from turnwire.protocols.responses.request.decode import decode as decode_responses
 from turnwire.protocols.wire import TurnFailure
 from turnwire.turns import Conversation, Message, TextBlock, Thinking, Tool, ToolCallBlock, ToolResultBlock
 

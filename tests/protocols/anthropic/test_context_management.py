@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from turnwire.protocols.anthropic import Echo, continue_thread, decode, record_turn
-from turnwire.protocols.anthropic.context_management import CLEARED
+from turnwire.protocols.anthropic.request.context_management import CLEARED
 from turnwire.protocols.wire import Inbound, TurnFailure
 from turnwire.turns import Message, ReasoningBlock, TextBlock, ToolCallBlock, ToolResultBlock
 

@@ -13,6 +13,8 @@ from turnwire.protocols import responses
 from turnwire.protocols.wire import Inbound, TurnFacts
 from turnwire.turns import Event, Usage
 
+from .conformance import check_events, parse_stream
+
 FACTS = TurnFacts(turn_id="T0turn", model="m1", created=1_700_000_000)
 
 
@@ -43,9 +45,9 @@ def answer(decode: Callable[..., Inbound]) -> Callable[..., tuple[list[dict[str,
         borders = [0, *cuts, len(events)]
         batches = [events[a:b] for a, b in itertools.pairwise(borders)]
         data = stream.start(Usage(7)) + b"".join(stream.feed(batch) for batch in batches)
-        parsed, problems = responses.parse_stream(data)
+        parsed, problems = parse_stream(data)
         assert problems == []
-        assert responses.check_events(parsed) == []
+        assert check_events(parsed) == []
         assert document.start(Usage(7)) == b""
         whole = msgspec.json.decode(b"".join(document.feed(batch) for batch in batches))
         if not fields.get("input") or "compaction_trigger" not in str(fields["input"]):

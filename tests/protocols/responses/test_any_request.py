@@ -13,6 +13,8 @@ from turnwire.protocols import responses
 from turnwire.protocols.wire import Inbound, TurnFacts, TurnFailure
 from turnwire.turns import Finished, Usage
 
+from .conformance import check_events, parse_stream
+
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none()
     | st.booleans()
@@ -107,9 +109,9 @@ def read(body: Any) -> None:
         return
     # What was accepted can be answered: the echo fits into a response object.
     encoder = responses.stream_encoder(TurnFacts(turn_id="T", model="m", created=1), inbound.echo)
-    events, problems = responses.parse_stream(encoder.start(Usage(1)) + encoder.feed([Usage(1), Finished("stop")]))
+    events, problems = parse_stream(encoder.start(Usage(1)) + encoder.feed([Usage(1), Finished("stop")]))
     assert problems == []
-    assert responses.check_events(events) == []
+    assert check_events(events) == []
 
 
 def test_the_whole_request_is_read() -> None:

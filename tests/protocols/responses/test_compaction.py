@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from turnwire.protocols import responses
-from turnwire.protocols.responses.compaction import kept_messages
+from turnwire.protocols.responses.compaction.summary import kept_messages
 from turnwire.protocols.wire import Inbound, TurnFacts, TurnFailure
 from turnwire.turns import BlockClosed, BlockDelta, BlockOpened, Event, Finished, ToolCallClosed, Usage
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from turnwire.protocols import responses
 from turnwire.turns import BlockClosed, BlockDelta, BlockOpened, Event, Finished, ToolCallClosed, Usage
+
+from .conformance import check_document, check_events, parse_stream
 
 TURN: list[Event] = [
     BlockOpened(0, "text"),
@@ -105,20 +106,20 @@ def events(answer: Callable[..., tuple[list[dict[str, Any]], dict[str, Any]]]) -
 
 @pytest.mark.parametrize("name", DAMAGE)
 def test_each_damage_is_found(events: list[dict[str, Any]], name: str) -> None:
-    assert responses.check_events(events) == []
+    assert check_events(events) == []
     damaged = copy.deepcopy(events)
     DAMAGE[name](damaged)
-    assert responses.check_events(damaged)
+    assert check_events(damaged)
 
 
 def test_damaged_calls_are_found(events: list[dict[str, Any]]) -> None:
     document = copy.deepcopy(events[-1]["response"])
-    assert responses.check_document(document) == []
+    assert check_document(document) == []
     document["output"][2]["call_id"] = document["output"][1]["call_id"]
-    assert responses.check_document(document) == ["two calls share one call_id"]
+    assert check_document(document) == ["two calls share one call_id"]
     document["output"][1]["arguments"] = {}
     del document["output"][2]["call_id"]
-    assert len(responses.check_document(document)) == 2
+    assert len(check_document(document)) == 2
 
 
 @pytest.mark.parametrize(
@@ -132,9 +133,9 @@ def test_damaged_calls_are_found(events: list[dict[str, Any]]) -> None:
     ],
 )
 def test_damaged_framing_is_found(data: bytes) -> None:
-    assert responses.parse_stream(data)[1]
+    assert parse_stream(data)[1]
 
 
 def test_nothing_is_not_a_stream() -> None:
-    assert responses.check_events([]) == ["the stream has no terminal event"]
-    assert responses.check_document([]) == ["the response is no object"]
+    assert check_events([]) == ["the stream has no terminal event"]
+    assert check_document([]) == ["the response is no object"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwire.protocols.responses.custom_input import CustomInput
+from turnwire.protocols.responses.answer.custom_input import CustomInput
 
 
 def read(text: str, cuts: list[int]) -> tuple[list[str], str]:

@@ -10,8 +10,10 @@ import msgspec
 import pytest
 
 from turnwire.protocols import responses
-from turnwire.protocols.responses.failures import TABLE
+from turnwire.protocols.responses.answer.errors import TABLE
 from turnwire.protocols.wire import ErrorKind, Inbound, TurnFacts, TurnFailure
+
+from .conformance import check_events, parse_stream
 
 Decode = Callable[..., Inbound]
 
@@ -59,9 +61,9 @@ def test_a_429_is_never_bare() -> None:
 def test_an_overflow_on_a_stream_is_a_failed_response(decode: Decode, facts: TurnFacts) -> None:
     reply = responses.refusal(OVERFLOW, decode(stream=True), facts)
     assert (reply.status, reply.media_type) == (200, "text/event-stream")
-    events, problems = responses.parse_stream(reply.body)
+    events, problems = parse_stream(reply.body)
     assert problems == []
-    assert responses.check_events(events) == []
+    assert check_events(events) == []
     error = events[-1]["response"]["error"]
     assert error["code"] == "context_length_exceeded"
     assert "maximum context length is 262144 tokens" in error["message"]
@@ -91,15 +93,15 @@ def test_a_rate_limit_waits_in_codex_and_is_a_429_elsewhere(
     reply = responses.refusal(failure, decode(headers=headers, **fields), facts)
     assert reply.status == status
     if status == 200:
-        error = responses.parse_stream(reply.body)[0][-1]["response"]["error"]
+        error = parse_stream(reply.body)[0][-1]["response"]["error"]
         assert error == {"code": "rate_limit_exceeded", "message": "Too many requests. Please try again in 1.5s."}
 
 
 def test_a_refusal_at_the_door(facts: TurnFacts) -> None:
     failure = TurnFailure("rate_limited", "This key may ask once; try again in 0.5s.", retry_after=0.5)
     reply = responses.early_refusal(failure, {"originator": "codex_cli_rs"})
-    events, problems = responses.parse_stream(reply.body)
-    assert (reply.status, problems, responses.check_events(events)) == (200, [], [])
+    events, problems = parse_stream(reply.body)
+    assert (reply.status, problems, check_events(events)) == (200, [], [])
     assert events[-1]["response"]["error"]["message"] == failure.message
     assert responses.early_refusal(failure, {}).status == 429
     assert responses.early_refusal(TurnFailure("authentication", "m"), {"originator": "codex_exec"}).status == 401

@@ -24,6 +24,8 @@ from turnwire.turns import (
     Usage,
 )
 
+from .conformance import check_events, parse_stream
+
 Answer = Callable[..., tuple[list[dict[str, Any]], dict[str, Any]]]
 Decode = Callable[..., Inbound]
 FACTS = TurnFacts(turn_id="t1", model="m", created=1)
@@ -165,9 +167,9 @@ def test_keepalive_is_an_event_that_counts(decode: Decode, facts: TurnFacts) -> 
     encoder = responses.StreamEncoder(facts, decode().echo)
     data = encoder.start(Usage(1)) + encoder.keepalive() + encoder.feed([BlockOpened(0, "text"), BlockDelta(0, "a")])
     data += encoder.keepalive() + encoder.feed([BlockClosed(0, "text"), Usage(1, 0, 1), Finished("stop")])
-    events, problems = responses.parse_stream(data)
+    events, problems = parse_stream(data)
     assert problems == []
-    assert responses.check_events(events) == []
+    assert check_events(events) == []
     assert types(events)[2] == "in_progress"
     assert types(events).count("in_progress") == 3
 
@@ -201,8 +203,8 @@ def test_a_failure_in_mid_stream_keeps_what_was_finished(decode: Decode, facts: 
     encoder = responses.StreamEncoder(facts, decode(tools=TOOLS).echo)
     data = encoder.start(Usage(1)) + encoder.feed([*TURN[:4], *TURN[4:6]])
     data += encoder.fail(TurnFailure("engine_failed", "The engine went away."))
-    events, _ = responses.parse_stream(data)
-    assert responses.check_events(events) == []
+    events, _ = parse_stream(data)
+    assert check_events(events) == []
     assert events[-1]["type"] == "response.failed"
     assert events[-1]["response"]["error"] == {"code": "server_error", "message": "The engine went away."}
     assert [item["type"] for item in events[-1]["response"]["output"]] == ["reasoning"]
@@ -280,7 +282,7 @@ def test_a_background_response_is_queued_before_it_runs(decode: Decode) -> None:
     assert json.loads(encoder.document)["status"] == "queued"
     data = encoder.start(Usage(1))
     assert json.loads(encoder.document)["status"] == "in_progress"
-    events, problems = responses.parse_stream(data + encoder.feed([Usage(1), Finished("stop")]))
+    events, problems = parse_stream(data + encoder.feed([Usage(1), Finished("stop")]))
     assert problems == []
     assert [(event["type"], event["response"]["status"]) for event in events] == [
         ("response.created", "queued"),
@@ -288,7 +290,7 @@ def test_a_background_response_is_queued_before_it_runs(decode: Decode) -> None:
         ("response.in_progress", "in_progress"),
         ("response.completed", "completed"),
     ]
-    assert responses.check_events(events) == []
+    assert check_events(events) == []
 
 
 def test_completed_calls_are_announced_to_clients_that_opted_in(decode: Decode) -> None:
@@ -303,7 +305,7 @@ def test_completed_calls_are_announced_to_clients_that_opted_in(decode: Decode) 
     ]
     for facts, announced in ((loud, 1), (FACTS, 0)):
         encoder = responses.stream_encoder(facts, decode(tools=tools).echo)
-        events, problems = responses.parse_stream(encoder.start(Usage(1)) + encoder.feed(said))
+        events, problems = parse_stream(encoder.start(Usage(1)) + encoder.feed(said))
         assert problems == []
         found = [event for event in events if event["type"] == "tool_call_dispatch"]
         assert len(found) == announced

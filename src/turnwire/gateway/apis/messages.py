@@ -15,7 +15,7 @@ from turnwire.gateway.turns.ids import mint
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.protocols import anthropic
 from turnwire.protocols.anthropic import Echo
-from turnwire.protocols.anthropic.diagnostics import diagnostics
+from turnwire.protocols.anthropic.answer.diagnostics import diagnostics
 from turnwire.protocols.fields.decoded import DecodedParts
 from turnwire.protocols.framing import SSE, Framing
 from turnwire.protocols.limits import Limits

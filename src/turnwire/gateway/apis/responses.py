@@ -19,7 +19,7 @@ from turnwire.protocols.fields.decoded import DecodedParts
 from turnwire.protocols.framing import SSE, Framing
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.responses import Echo, RequestBody, Stored, response_id, with_ids
-from turnwire.protocols.responses.diagnostics import diagnostics
+from turnwire.protocols.responses.answer.diagnostics import diagnostics
 from turnwire.protocols.wire import Encoder, ErrorReply, Inbound, TurnFacts, TurnFailure
 
 __all__ = ["Compact", "Responses", "response_facts"]

@@ -3,14 +3,14 @@
 Promise: what is exported here is the codec's public face; see docs/anthropic.md for every field and event.
 """
 
-from turnwire.protocols.anthropic.count import encode_count
-from turnwire.protocols.anthropic.document import DocumentEncoder
+from turnwire.protocols.anthropic.answer.count import encode_count
+from turnwire.protocols.anthropic.answer.document import DocumentEncoder
+from turnwire.protocols.anthropic.answer.errors import error_reply
+from turnwire.protocols.anthropic.answer.models import model_object, models_page
+from turnwire.protocols.anthropic.answer.stream import StreamEncoder
 from turnwire.protocols.anthropic.echo import Echo, ThreadLink
-from turnwire.protocols.anthropic.errors import error_reply
 from turnwire.protocols.anthropic.hosted import HostedToolUnavailable, unavailable_reply
-from turnwire.protocols.anthropic.models import model_object, models_page
-from turnwire.protocols.anthropic.request import decode, decode_count
-from turnwire.protocols.anthropic.stream import StreamEncoder
+from turnwire.protocols.anthropic.request.decode import decode, decode_count
 from turnwire.protocols.anthropic.threads import (
     KeptThread,
     ThreadRecord,

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnwire.protocols.anthropic.context_management import TokenCounter, apply_edits, estimate_tokens
 from turnwire.protocols.anthropic.echo import Echo
+from turnwire.protocols.anthropic.request.context_management import TokenCounter, apply_edits, estimate_tokens
 from turnwire.protocols.anthropic.vocabulary import message_id
 from turnwire.protocols.fields.body import invalid
 from turnwire.protocols.wire import Inbound, TurnFailure

@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from turnwire.protocols.framing import SSE, Framing
-from turnwire.protocols.responses.compacting import CompactedEncoder, CompactionStreamEncoder
-from turnwire.protocols.responses.compaction import SUMMARY_PROMPT, compaction_item, read_summary, summary_request
-from turnwire.protocols.responses.conformance import check_document, check_events, parse_stream
+from turnwire.protocols.responses.answer.errors import error_reply
+from turnwire.protocols.responses.answer.stream import DocumentEncoder, StreamEncoder, response_id
+from turnwire.protocols.responses.compaction.encoder import CompactedEncoder, CompactionStreamEncoder
+from turnwire.protocols.responses.compaction.summary import (
+    SUMMARY_PROMPT,
+    compaction_item,
+    read_summary,
+    summary_request,
+)
 from turnwire.protocols.responses.echo import Echo, no_fields
-from turnwire.protocols.responses.failures import error_reply
-from turnwire.protocols.responses.request import (
+from turnwire.protocols.responses.request.decode import (
     RequestBody,
     decode,
     decode_request,
@@ -22,7 +27,6 @@ from turnwire.protocols.responses.request import (
     read_request,
 )
 from turnwire.protocols.responses.stored import Stored, StoredResponse, continued, history, item_page, with_ids
-from turnwire.protocols.responses.stream import DocumentEncoder, StreamEncoder, response_id
 from turnwire.protocols.responses.tools import Origin, Toolbox
 from turnwire.protocols.wire import ErrorReply, Inbound, TurnFacts, TurnFailure
 from turnwire.turns import Conversation, Usage
@@ -39,8 +43,6 @@ __all__ = [
     "StoredResponse",
     "StreamEncoder",
     "Toolbox",
-    "check_document",
-    "check_events",
     "compaction_item",
     "continued",
     "decode",
@@ -50,7 +52,6 @@ __all__ = [
     "error_reply",
     "history",
     "item_page",
-    "parse_stream",
     "read_request",
     "read_summary",
     "refusal",

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from turnwire.protocols.responses.compaction import kept_messages
+from turnwire.protocols.responses.compaction.summary import kept_messages
 
 __all__ = ["MAX_CHAIN", "Stored", "StoredResponse", "continued", "history", "item_page", "with_ids"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from turnwire.protocols.anthropic.answer.errors import error_object
 from turnwire.protocols.anthropic.echo import Echo
-from turnwire.protocols.anthropic.errors import error_object
 from turnwire.protocols.anthropic.vocabulary import NO_SEAL, delta_usage_object, message_id, stop_reason, usage_object
 from turnwire.protocols.framing import SSE, Framing, quoted
 from turnwire.protocols.wire import ErrorKind, TurnFacts, TurnFailure

@@ -13,9 +13,8 @@ from typing import Any
 import msgspec
 
 from turnwire.protocols.framing import SSE, Framing, json_line, quoted
-from turnwire.protocols.responses.echo import Echo
-from turnwire.protocols.responses.failures import failed_error
-from turnwire.protocols.responses.output import (
+from turnwire.protocols.responses.answer.errors import failed_error
+from turnwire.protocols.responses.answer.output import (
     CustomCallItem,
     FunctionCallItem,
     ItemEvent,
@@ -26,6 +25,7 @@ from turnwire.protocols.responses.output import (
     carrier_item,
     event,
 )
+from turnwire.protocols.responses.echo import Echo
 from turnwire.protocols.responses.tools import CallKind, Origin
 from turnwire.protocols.wire import TurnFacts, TurnFailure
 from turnwire.turns import (

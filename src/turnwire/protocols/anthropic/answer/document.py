@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from turnwire.protocols.anthropic.answer.errors import error_reply
 from turnwire.protocols.anthropic.echo import Echo
-from turnwire.protocols.anthropic.errors import error_reply
 from turnwire.protocols.anthropic.vocabulary import (
     NO_SEAL,
     UNPARSED_INPUT,

@@ -13,12 +13,12 @@ import msgspec
 
 from turnwire.protocols.framing import SSE, Framing
 from turnwire.protocols.reply import Reply
-from turnwire.protocols.responses.compaction import compaction_item, kept_messages
+from turnwire.protocols.responses.answer.errors import error_reply
+from turnwire.protocols.responses.answer.output import whole_item
+from turnwire.protocols.responses.answer.stream import StreamEncoder, response_id, usage_object
+from turnwire.protocols.responses.compaction.summary import compaction_item, kept_messages
 from turnwire.protocols.responses.echo import Echo
-from turnwire.protocols.responses.failures import error_reply
-from turnwire.protocols.responses.output import whole_item
 from turnwire.protocols.responses.stored import with_ids
-from turnwire.protocols.responses.stream import StreamEncoder, response_id, usage_object
 from turnwire.protocols.wire import TurnFacts, TurnFailure
 from turnwire.turns import Event, Finished, Usage
 

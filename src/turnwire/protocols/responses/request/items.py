@@ -14,8 +14,8 @@ import msgspec
 from turnwire.protocols.fields.body import any_value, invalid
 from turnwire.protocols.fields.decoded import PartNote
 from turnwire.protocols.limits import Limits
-from turnwire.protocols.responses.compaction import COMPACTION_TYPES, read_summary, summary_text
-from turnwire.protocols.responses.content import Part, opaque, parts, plain_text
+from turnwire.protocols.responses.compaction.summary import COMPACTION_TYPES, read_summary, summary_text
+from turnwire.protocols.responses.request.content import Part, opaque, parts, plain_text
 from turnwire.turns import Block, ReasoningBlock, Role, TextBlock, ToolCallBlock, ToolResultBlock
 
 __all__ = ["DecodedItem", "call_key", "decode_item", "read_item"]

@@ -20,13 +20,13 @@ from turnwire.protocols.fields.reader import Fields
 from turnwire.protocols.fields.sampling import read_sampling
 from turnwire.protocols.fields.table import RESPONSES
 from turnwire.protocols.limits import Limits
-from turnwire.protocols.responses.choice import read_tool_choice
-from turnwire.protocols.responses.compaction import summary_request
+from turnwire.protocols.responses.compaction.summary import summary_request
 from turnwire.protocols.responses.echo import Echo, echoed_fields, echoed_tools
-from turnwire.protocols.responses.items import DecodedItem, decode_item, read_item
+from turnwire.protocols.responses.request.choice import read_tool_choice
+from turnwire.protocols.responses.request.items import DecodedItem, decode_item, read_item
+from turnwire.protocols.responses.request.walk import ItemWalk
 from turnwire.protocols.responses.stored import Stored
 from turnwire.protocols.responses.tools import Toolbox
-from turnwire.protocols.responses.walk import ItemWalk
 from turnwire.protocols.wire import Inbound, TurnFailure
 from turnwire.turns import Conversation, Message, OutputFormat, TextBlock, Thinking, TurnContext
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from turnwire.conventions import EFFORTS, without_billing
-from turnwire.protocols.anthropic.blocks import BlockReader
+from turnwire.protocols.anthropic.request.blocks import BlockReader
 from turnwire.protocols.fields.body import any_value, elements, invalid, part
 from turnwire.protocols.fields.decoded import DecodedParts, PartNote, PartReader
 from turnwire.protocols.fields.reader import Fields

@@ -11,11 +11,16 @@ from typing import Any
 
 import msgspec
 
-from turnwire.protocols.anthropic.context_management import TokenCounter, apply_edits, estimate_tokens, read_edits
 from turnwire.protocols.anthropic.echo import Echo, ThreadLink
 from turnwire.protocols.anthropic.hosted import HostedToolUnavailable, is_only_for_search
-from turnwire.protocols.anthropic.messages import effort_of, read_messages
-from turnwire.protocols.anthropic.tools import read_tool_choice, read_tools
+from turnwire.protocols.anthropic.request.context_management import (
+    TokenCounter,
+    apply_edits,
+    estimate_tokens,
+    read_edits,
+)
+from turnwire.protocols.anthropic.request.messages import effort_of, read_messages
+from turnwire.protocols.anthropic.request.tools import read_tool_choice, read_tools
 from turnwire.protocols.anthropic.vocabulary import turn_of
 from turnwire.protocols.context import dispatch_opt_in, side_class, turn_context
 from turnwire.protocols.fields.body import invalid

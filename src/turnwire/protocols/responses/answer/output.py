@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from turnwire.protocols.framing import json_line, quoted
-from turnwire.protocols.responses.custom_input import CustomInput
+from turnwire.protocols.responses.answer.custom_input import CustomInput
 from turnwire.protocols.responses.tools import Origin
 
 __all__ = [

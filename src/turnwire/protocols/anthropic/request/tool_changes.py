@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from turnwire.protocols.anthropic.tools import WireTool, tool_from
+from turnwire.protocols.anthropic.request.tools import WireTool, tool_from
 from turnwire.protocols.fields.body import part
 from turnwire.protocols.limits import Limits
 from turnwire.turns import TextBlock, Tool

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from turnwire.protocols.fields.body import rebased
 from turnwire.protocols.fields.decoded import RequestNotes
-from turnwire.protocols.responses.items import DecodedItem
+from turnwire.protocols.responses.request.items import DecodedItem
 from turnwire.protocols.responses.tools import Toolbox
 from turnwire.protocols.wire import TurnFailure
 from turnwire.turns import Block, Message, ReasoningBlock, Role, TextBlock, ToolResultBlock

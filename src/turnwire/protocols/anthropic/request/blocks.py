@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from turnwire.protocols.anthropic.tool_changes import TOOL_CHANGES, read_tool_change
+from turnwire.protocols.anthropic.request.tool_changes import TOOL_CHANGES, read_tool_change
 from turnwire.protocols.anthropic.vocabulary import NO_SEAL, UNPARSED_INPUT
 from turnwire.protocols.fields.body import (
     any_value,
