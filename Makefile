@@ -7,7 +7,7 @@ INSTALL := @$(BIN)/python tools/install.py
 CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwire
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-slow coverage test-clients test-engines test-sglang lint bench fuzz clean
+.PHONY: help serve test test-slow coverage test-clients test-engines test-sglang lint bench bench-peers fuzz clean
 
 help:
 	@echo "make serve         run the gateway on the embedded model (http://127.0.0.1:8390)"
@@ -20,6 +20,7 @@ help:
 	@echo "make lint          ruff, mypy --strict, import contracts"
 	@echo "make fuzz          ten minutes of hostile text through every dialect"
 	@echo "make bench         CPU per token of the stream path"
+	@echo "make bench-peers   install the peers in the cache, measure all gateways, write README's figures"
 
 $(BIN)/python:
 	@echo "making $(VENV)"
@@ -66,6 +67,14 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks stream $(ARGS)
+
+# Everything that README's table is made from; ARGS="--rounds 1" gives a quick look.
+bench-peers: $(VENV)/.dev
+	$(BIN)/python -m benchmarks install
+	set -e; for measured in stream turn_cost first_token lateness memory; do \
+		$(BIN)/python -m benchmarks $$measured --save $(ARGS); \
+	done
+	$(BIN)/python -m benchmarks figures
 
 fuzz: $(VENV)/.dev
 	$(BIN)/python tests/parsers/fuzz.py --minutes 10 $(ARGS)

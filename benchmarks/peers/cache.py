@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 import engines as real_engines  # type: ignore[import-not-found]  # noqa: E402
 
-VLLM, DYNAMO, SMG, SMG_WIRE = "0.32.0", "1.6.1", "1.13.0", "0.4.28"
+VLLM, DYNAMO, SMG, SMG_WIRE, LITELLM = "0.32.0", "1.6.1", "1.13.0", "0.4.28", "1.106.2"
 # What is installed with pip, in this order; Dynamo's own list of dependencies asks for one that is on no registry.
 _PACKAGES: dict[str, tuple[tuple[str, ...], ...]] = {
     "dynamo": (
@@ -29,9 +29,10 @@ _PACKAGES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("aiohttp", "msgspec", "pydantic", "pyzmq", "tqdm", "uvloop", "zstandard"),
     ),
     "smg": ((f"smg=={SMG}", f"smg-grpc-proto=={SMG_WIRE}", "grpcio-health-checking", "uvloop"),),
+    "litellm": ((f"litellm[proxy]=={LITELLM}",),),
     "core": (("pyzmq", "msgspec"),),
 }
-PEERS = ("vllm-rust", "dynamo", "smg")
+PEERS = ("vllm-rust", "dynamo", "smg", "litellm")
 
 
 def folder() -> Path:

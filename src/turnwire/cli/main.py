@@ -20,6 +20,7 @@ from turnwire.cli.launch.codex_catalog import codex_catalog
 from turnwire.cli.launch.command import launch
 from turnwire.cli.models import models
 from turnwire.cli.parse import dialects_command, parse
+from turnwire.cli.proof.conformance import conformance
 from turnwire.cli.serve import serve
 
 __all__ = ["main"]
@@ -52,6 +53,7 @@ for command in (
     top,
     explain,
     bench,
+    conformance,
 ):
     main.add_command(command)
 

@@ -1,0 +1,1 @@
+"""Commands that show what a server does: conformance, parity, benchmarks."""
