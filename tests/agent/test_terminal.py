@@ -63,6 +63,11 @@ class Terminal:
         return out.decode()
 
     async def type(self, text: str) -> None:
+        """A line, once there is a prompt to type it at."""
+        for _ in range(600):
+            if (await self.screen()).rstrip().splitlines()[-1:] == [">"]:
+                break
+            await asyncio.sleep(0.05)
         await self.tmux("send-keys", "-t", "chat", "-l", text)
         await self.tmux("send-keys", "-t", "chat", "Enter")
 

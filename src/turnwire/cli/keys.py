@@ -13,6 +13,8 @@ import click
 if TYPE_CHECKING:
     from turnwire.gateway.door.keys import Key, Keyring
 
+from turnwire.cli.inspect.operator import gateway_options
+
 __all__ = ["keys"]
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -31,6 +33,8 @@ def keys() -> None:
 @click.option("--admin", is_flag=True, help="The key may also read metrics and turn records.")
 @click.option("--concurrency", type=click.IntRange(1), help="How many requests it may run at a time.")
 @click.option("--per-minute", type=click.IntRange(1), help="How many requests it may make a minute.")
+@click.option("--tokens-per-day", type=click.IntRange(1), help="Its budget a day (UTC); cached prompt tokens are free.")
+@click.option("--tokens-per-month", type=click.IntRange(1), help="Its budget a calendar month (UTC).")
 @click.option("--priority", type=int, default=0, help="Waiting turns of a higher one are served earlier.")
 @click.option("--days", type=click.FloatRange(0, 36_500, min_open=True), help="After how many days it opens nothing.")
 def new(
@@ -40,6 +44,8 @@ def new(
     admin: bool,
     concurrency: int | None,
     per_minute: int | None,
+    tokens_per_day: int | None,
+    tokens_per_month: int | None,
     priority: int,
     days: float | None,
 ) -> None:
@@ -58,6 +64,8 @@ def new(
         scopes=("inference", "admin") if admin else ("inference",),
         concurrency=concurrency,
         requests_per_minute=per_minute,
+        tokens_per_day=tokens_per_day,
+        tokens_per_month=tokens_per_month,
         priority=priority,
         expires=datetime.now(UTC).replace(microsecond=0) + timedelta(days=days) if days is not None else None,
     )
@@ -90,6 +98,8 @@ def list_keys(path: str, as_json: bool) -> None:
         words = [key.name, f"tenant {key.owner}", "+".join(key.scopes)]
         words += [f"{key.concurrency} at a time"] if key.concurrency else []
         words += [f"{key.requests_per_minute} a minute"] if key.requests_per_minute else []
+        words += [f"{key.tokens_per_day:,} tokens a day"] if key.tokens_per_day else []
+        words += [f"{key.tokens_per_month:,} tokens a month"] if key.tokens_per_month else []
         words += [f"priority {key.priority}"] if key.priority else []
         if key.expires is not None:
             words.append(f"{'expired' if key.expired(now) else 'expires'} {key.expires:%Y-%m-%d %H:%M} UTC")
@@ -117,6 +127,25 @@ def revoke(name: str, path: str) -> None:
     click.echo(f"Revoked {name}. {len(found) - 1} keys are left in {path}.")
 
 
+@keys.command()
+@gateway_options
+@click.option("--days", type=click.IntRange(1, 400), default=7, show_default=True, help="How many days back.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def usage(url: str, key: str | None, days: int, as_json: bool) -> None:
+    """What each key used, asked of a running gateway."""
+    from turnwire.cli.inspect.operator import key_usage
+
+    found = key_usage(url, key, days)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
+        return
+    click.echo(f"{'day':10}  {'key':20} {'turns':>7} {'read':>12} {'cached':>12} {'written':>10}")
+    for row in found.days:
+        click.echo(f"{row.day}  {row.key:20} {row.turns:>7,} {row.prompt:>12,} {row.cached:>12,} {row.output:>10,}")
+
+
 def _ring(path: str) -> Keyring:
     from turnwire.gateway.door.keys import Keyring, KeysError
 
@@ -132,6 +161,8 @@ def _table(key: Key) -> str:
     lines += ['scopes = ["inference", "admin"]'] if "admin" in key.scopes else []
     lines += [f"concurrency = {key.concurrency}"] if key.concurrency else []
     lines += [f"requests_per_minute = {key.requests_per_minute}"] if key.requests_per_minute else []
+    lines += [f"tokens_per_day = {key.tokens_per_day}"] if key.tokens_per_day else []
+    lines += [f"tokens_per_month = {key.tokens_per_month}"] if key.tokens_per_month else []
     lines += [f"priority = {key.priority}"] if key.priority else []
     lines += [f"expires = {key.expires:%Y-%m-%dT%H:%M:%S}Z"] if key.expires else []
     return "\n".join(lines) + "\n"

@@ -53,6 +53,9 @@ _OPTIONS = (
     click.option(
         "--allow-anonymous", is_flag=True, default=None, help="Listen beyond loopback although no key is set."
     ),
+    click.option("--tls-cert", type=click.Path(), help="Certificate chain (PEM): serve HTTPS; with --tls-key."),
+    click.option("--tls-key", type=click.Path(), help="The certificate's private key (PEM)."),
+    click.option("--usage", type=click.Path(), help="File that keeps what each key used, over restarts."),
     click.option("--record", help="Folder that gets one JSON line per turn, payloads included."),
     click.option(
         "--enable-streaming-tool-dispatch", is_flag=True, default=None, help="tool_call_dispatch for everybody."
@@ -96,6 +99,12 @@ def serve(config: str | None, **flags: Any) -> None:
         raise click.ClickException(
             f"No API key is set, so {settings.host} would let anybody in. Set --keys FILE, or say --allow-anonymous."
         )
+    if "*" in settings.cors_origins and not settings.keys and not settings.allow_anonymous:
+        raise click.ClickException(
+            'cors_origins = ["*"] without keys would let every web page use this gateway. '
+            "Name the origins, or set --keys."
+        )
+    _check_tls(settings.tls_cert, settings.tls_key)
     # Turns, responses and records are their owner's: no file that the gateway makes can be read by others.
     os.umask(0o077)
     start_log(settings.log_level, settings.log_format)
@@ -107,6 +116,19 @@ def serve(config: str | None, **flags: Any) -> None:
             run(settings, listener, _LoadBar())
     except (AssemblyError, KeysError, ProcessError, SettingsError, StoreError, TracingError) as error:
         raise click.ClickException(str(error)) from None
+
+
+def _check_tls(cert: str | None, key: str | None) -> None:
+    import ssl
+
+    if (cert is None) != (key is None):
+        raise click.ClickException("HTTPS needs both --tls-cert and --tls-key.")
+    if cert is not None:
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key)
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise click.ClickException(f"{cert} and {key} cannot be used for HTTPS: {why}.") from None
 
 
 class _LoadBar:

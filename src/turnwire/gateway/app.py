@@ -27,6 +27,7 @@ from turnwire.gateway.apis.refusals import Handler, answering, defect, refusal, 
 from turnwire.gateway.apis.responses import Compact, Responses
 from turnwire.gateway.apis.stored_responses import StoredResponses
 from turnwire.gateway.apis.token_routes import TokenRoutes
+from turnwire.gateway.door.cors import CrossOrigin, origin_names
 from turnwire.gateway.door.guard import Guard
 from turnwire.gateway.gateway import Gateway
 from turnwire.gateway.routes import ROUTES
@@ -82,14 +83,17 @@ def create_app(gateway: Gateway) -> ASGIApp:
         for runtime in gateway.runtimes:
             await runtime.engine.close()
         await gateway.store.close()
+        await gateway.usage.close()
         if gateway.tracing is not None:
             await asyncio.to_thread(gateway.tracing.close)
 
     rest = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: unrouted, Exception: defect})
     # A redirect would be made from the Host header, which is the client's word.
     rest.router.redirect_slashes = False
-    hosts = None if settings.allow_anonymous else frozenset({settings.host, *settings.allowed_hosts})
-    return Guard(FrontDoor(turns, rest), keys=gateway.keys, refuse=refusal, hosts=hosts)
+    names = {settings.host, *settings.allowed_hosts, *origin_names(settings.cors_origins)}
+    hosts = None if settings.allow_anonymous else frozenset(names)
+    guard = Guard(FrontDoor(turns, rest), keys=gateway.keys, refuse=refusal, hosts=hosts, ledger=gateway.usage)
+    return CrossOrigin(guard, settings.cors_origins) if settings.cors_origins else guard
 
 
 def _handlers(gateway: Gateway, responses: Responses) -> dict[tuple[str, str], Handler]:
@@ -108,6 +112,7 @@ def _handlers(gateway: Gateway, responses: Responses) -> dict[tuple[str, str], H
         ("GET", "/admin/events"): admin.events,
         ("GET", "/admin/workers"): admin.workers,
         ("GET", "/admin/settings"): admin.settings,
+        ("GET", "/admin/usage"): admin.usage,
         ("GET", "/console"): page,
         ("GET", "/console/{file}"): part,
         ("GET", "/openapi.json"): admin.openapi,

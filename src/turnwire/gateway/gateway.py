@@ -16,6 +16,7 @@ import msgspec
 from turnwire.continuity import sentence
 from turnwire.gateway.door.keys import Keyring
 from turnwire.gateway.door.limits import request_limits
+from turnwire.gateway.door.usage import UsageLedger
 from turnwire.gateway.models import Found, ServedModels, UnknownModel
 from turnwire.gateway.processes.siblings import Siblings
 from turnwire.gateway.settings import Settings
@@ -59,6 +60,7 @@ class Gateway:
         self.draining = False
         self.store = open_store(settings.store, Retention())
         self.responses = ResponseStore(self.store)
+        self.usage = UsageLedger(settings.usage)
         self._started = int(time.time())
         self._counted: WeakSet[TurnFailure] = WeakSet()
         self._entries = [entry for runtime in self.runtimes for entry in _catalog_entries(runtime)]
@@ -120,6 +122,12 @@ class Gateway:
             return
         summary = summary_of(turn)
         self.metrics.observe_turn(turn, summary)
+        self.usage.count(
+            summary.key,
+            prompt=summary.prompt_tokens,
+            cached=summary.cached_tokens,
+            output=summary.output_tokens,
+        )
         if turn.outcome.failure is not None:
             # One that is also refused with a status comes by `refused` once more.
             self._counted.add(turn.outcome.failure)

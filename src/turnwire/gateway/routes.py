@@ -93,6 +93,7 @@ ROUTES: tuple[RouteRow, ...] = (
     RouteRow("POST", "/admin/turns/{turn_id}/cancel", "End a running turn.", access="admin"),
     RouteRow("GET", "/admin/events", "Turns as they run and end.", access="admin", answer="text/event-stream"),
     RouteRow("GET", "/admin/workers", "The workers of every model.", access="admin"),
+    RouteRow("GET", "/admin/usage", "What each key used, by day.", access="admin"),
     RouteRow("GET", "/admin/settings", "The settings in effect.", access="admin"),
     RouteRow("GET", "/console", "The console.", access="open", errors="none", answer="text/html"),
     RouteRow("GET", "/console/{file}", "A part of the console.", access="open", errors="none", answer="text/plain"),

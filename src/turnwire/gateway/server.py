@@ -70,7 +70,8 @@ async def _main(
     shown = f"[{host}]" if ":" in host else host
     names = ", ".join(runtime.id for runtime in runtimes)
     hows = ", ".join(f"dialect {r.dialect.name}" if r.writes_prompts else f"by {r.info.name}" for r in runtimes)
-    ready = f"turnwire: {names} on http://{shown}:{port} ({hows})"
+    scheme = "https" if settings.tls_cert else "http"
+    ready = f"turnwire: {names} on {scheme}://{shown}:{port} ({hows})"
     server = GatewayServer(gateway, lambda: announce(ready))
     # What exists by now lives as long as the process: the collector need not look at it again.
     gc.collect()
@@ -106,6 +107,8 @@ def server_config(gateway: Gateway) -> uvicorn.Config:
         date_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=5,
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
     )
 
 

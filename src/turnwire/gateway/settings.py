@@ -86,6 +86,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     port: Annotated[int, Meta(ge=0, le=65_535, description="Port to listen on; 0 picks a free one.")] = 8390
     workers: Annotated[int, Meta(ge=1, le=256, description="Gateway processes that serve the one port.")] = 1
 
+    tls_cert: Annotated[str | None, Meta(description="Certificate chain (PEM) to serve HTTPS with.")] = None
+    tls_key: Annotated[str | None, Meta(description="The certificate's private key (PEM).")] = None
+
     model: Annotated[str | None, Meta(description="Model id to serve, a .gguf file, or a folder.")] = None
     alias: Annotated[tuple[_Name, ...], Meta(description="Further ids that mean the same model.")] = ()
     engine: Annotated[
@@ -125,6 +128,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     keys: Annotated[str | None, Meta(description="TOML file of API keys; nobody gets in without one.")] = None
     allow_anonymous: Annotated[bool, Meta(description="Listen beyond loopback although no key is set.")] = False
     allowed_hosts: Annotated[tuple[_Name, ...], Meta(description="Further names an open gateway answers to.")] = ()
+    cors_origins: Annotated[
+        tuple[_Name, ...], Meta(description="Web origins whose pages may use the gateway; * is all.")
+    ] = ()
+    usage: Annotated[str | None, Meta(description="File that keeps what each key used, over restarts.")] = None
     allow_urls: Annotated[bool, Meta(description="Let image URLs through to engines that fetch them.")] = False
 
     log_format: Annotated[Literal["text", "json"], Meta(description="One line per turn: text, or JSON.")] = "text"

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from turnwire.protocols.models import ModelRow
+from turnwire.protocols.models import ModelRow, claude_aliases
 
 __all__ = [
     "alias_entries",
@@ -84,6 +84,7 @@ def _openai_fields(row: ModelRow) -> dict[str, Any]:
         "context_length": row.window,
         "max_model_len": row.window,
         "max_output_tokens": row.max_output,
+        "aliases": [*row.aliases, *claude_aliases(row.id)],
         "input_modalities": list(row.input_modalities),
         "supported_parameters": [
             name for name, has in (("tools", row.tools), ("reasoning", row.reasoning), ("temperature", True)) if has

@@ -15,11 +15,12 @@ from urllib.parse import quote, urlsplit
 import click
 import msgspec
 
+from turnwire.gateway.door.usage import UsageRow
 from turnwire.gateway.telemetry.journal import TurnSummary
 from turnwire.gateway.telemetry.live import LiveTurn
 from turnwire.harness import KEY_VARIABLE
 
-__all__ = ["gateway_options", "last_turns", "live_turns"]
+__all__ = ["KeyUsage", "gateway_options", "key_usage", "last_turns", "live_turns"]
 
 _TIMEOUT_S = 10.0
 
@@ -42,6 +43,18 @@ def last_turns(url: str, key: str | None, *, session: str | None = None, limit: 
 def live_turns(url: str, key: str | None) -> list[LiveTurn]:
     """The turns that run now."""
     return msgspec.json.decode(_ask(url, key, "/admin/live"), type=list[LiveTurn])
+
+
+class KeyUsage(msgspec.Struct, frozen=True):
+    """The body of `/admin/usage`."""
+
+    days: list[UsageRow]
+    budgets: dict[str, dict[str, int | None]]
+
+
+def key_usage(url: str, key: str | None, days: int) -> KeyUsage:
+    """What each key used, newest day first."""
+    return msgspec.json.decode(_ask(url, key, f"/admin/usage?days={days}"), type=KeyUsage)
 
 
 class _Turns(msgspec.Struct):

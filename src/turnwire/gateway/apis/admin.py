@@ -29,6 +29,7 @@ from turnwire.protocols.wire import TurnFailure
 __all__ = ["AdminRoutes"]
 
 _MOST = 1000
+_MOST_DAYS = 400
 _PERIOD_S = 1.0
 _JSON = "application/json"
 
@@ -153,6 +154,18 @@ class AdminRoutes:
         for theirs in await self._others("/admin/workers"):
             body += msgspec.json.decode(theirs)
         return Response(msgspec.json.encode(merged_workers(body)), media_type=_JSON)
+
+    async def usage(self, request: Request) -> Response:
+        """What each key used, by day, newest first, with its budget: of all processes, which count in one file."""
+        days = request.query_params.get("days", "31")
+        if not days.isascii() or not days.isdigit() or not 1 <= int(days[:9]) <= _MOST_DAYS:
+            raise TurnFailure("invalid_request", f"days: must be a whole number from 1 to {_MOST_DAYS}", param="days")
+        budgets = {
+            key.name: {"tokens_per_day": key.tokens_per_day, "tokens_per_month": key.tokens_per_month}
+            for key in self._gateway.keys.keys
+        }
+        body = {"days": self._gateway.usage.rows(int(days)), "budgets": budgets}
+        return Response(msgspec.json.encode(body), media_type=_JSON)
 
     async def settings(self, request: Request) -> Response:
         """The settings in effect, without secrets."""

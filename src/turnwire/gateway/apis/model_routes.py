@@ -33,7 +33,12 @@ class ModelRoutes:
     async def page(self, request: Request) -> Response:
         rows, entries, query = self._catalog.rows(), self._catalog.entries(), request.query_params
         page = anthropic.models_page(
-            rows, limit=_limit(query.get("limit")), after_id=query.get("after_id"), before_id=query.get("before_id")
+            rows,
+            limit=_limit(query.get("limit")),
+            after_id=query.get("after_id"),
+            before_id=query.get("before_id"),
+            # Claude Code finds models by names with `claude` in them; everybody else would see each model thrice.
+            aliases="anthropic-version" in request.headers,
         )
         body = merged_models(rows, entries, page)
         return Response(body, headers={"etag": catalog_etag(entries)}, media_type="application/json")

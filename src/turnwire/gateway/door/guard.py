@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnwire.gateway.door.hosts import is_from_here
 from turnwire.gateway.door.keys import Key, Keyring, presented
+from turnwire.gateway.door.usage import UsageLedger
 from turnwire.gateway.routes import Access, access_of
 from turnwire.protocols.wire import ErrorReply, TurnFailure
 
@@ -21,10 +22,13 @@ __all__ = ["Guard", "KeyUse"]
 
 
 class KeyUse:
-    """What one key is doing now: its running turns and its rate, a bucket that refills with time."""
+    """What one key is doing now: its running turns, its rate (a bucket that refills with time) and its budget."""
 
-    def __init__(self, key: Key, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, key: Key, clock: Callable[[], float] = time.monotonic, ledger: UsageLedger | None = None
+    ) -> None:
         self.key = key
+        self._ledger = ledger
         self.running = 0
         self._clock = clock
         self._tokens = float(key.requests_per_minute or 0)
@@ -32,6 +36,8 @@ class KeyUse:
 
     def ask(self, held: int = 0) -> None:
         """Count a request, or raise TurnFailure with the time to wait. `held` are places the asker has already."""
+        if self._ledger is not None:
+            self._ledger.check(self.key)
         per_minute = self.key.requests_per_minute
         if per_minute is not None:
             now = self._clock()
@@ -64,8 +70,10 @@ class Guard:
         keys: Keyring,
         refuse: Callable[[str, Mapping[str, str], TurnFailure], ErrorReply],
         hosts: frozenset[str] | None = None,
+        ledger: UsageLedger | None = None,
     ) -> None:
         self._app = app
+        self._ledger = ledger
         self._keys = keys
         self._refuse = refuse
         # With keys, a web page that knows none gets nowhere; without, only names of this machine are answered.
@@ -116,7 +124,10 @@ class Guard:
             raise TurnFailure("permission", f"The key '{key.name}' may not use {access} routes.")
         use = self._uses.get(key.name)
         if use is None:
-            use = self._uses[key.name] = KeyUse(key)
+            use = self._uses[key.name] = KeyUse(key, ledger=self._ledger)
+        elif use.key is not key:
+            # The file was read again: its limits hold from now on.
+            use.key = key
         use.ask()
         return use
 

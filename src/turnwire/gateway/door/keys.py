@@ -37,8 +37,9 @@ class KeysError(ValueError):
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One key. `concurrency` bounds its running turns, `requests_per_minute` how often it may ask; None: unbounded.
-    Turns of a key with a higher `priority` are served earlier. From `expires` on it opens nothing."""
+    """One key. `concurrency` bounds its running turns, `requests_per_minute` how often it may ask, `tokens_per_day` and
+    `tokens_per_month` (UTC) what it may use, cached prompt tokens not counted; None: unbounded. Turns of a key with a
+    higher `priority` are served earlier. From `expires` on it opens nothing."""
 
     name: str
     hash: str
@@ -46,6 +47,8 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     scopes: tuple[Scope, ...] = ("inference",)
     concurrency: int | None = None
     requests_per_minute: int | None = None
+    tokens_per_day: int | None = None
+    tokens_per_month: int | None = None
     priority: int = 0
     expires: datetime | None = None
 

@@ -68,6 +68,7 @@ class TurnSummary(msgspec.Struct, frozen=True, kw_only=True):
     parent: str | None = None
     agent: str | None = None
     client: str | None = None
+    key: str = ""
     worker: str | None = None
     route: str | None = None
     predicted: int | None = None
@@ -90,8 +91,8 @@ class TurnSummary(msgspec.Struct, frozen=True, kw_only=True):
         return (
             f"turn {self.turn_id} {self.api} {self.model} prompt={self.prompt_tokens} cached={self.cached_tokens} "
             f"output={self.output_tokens} seconds={self.seconds:.3f} first={first} tok/s={speed} finish={self.finish} "
-            f"session={self.session or '-'} tenant={self.tenant} prefix={self.prefix} "
-            f"notes={','.join(self.notes) or '-'}"
+            f"session={self.session or '-'} client={self.client or '-'} tenant={self.tenant} key={self.key or '-'} "
+            f"prefix={self.prefix} notes={','.join(self.notes) or '-'}"
         )
 
 
@@ -107,6 +108,7 @@ def summary_of(turn: TurnRecord[Any]) -> TurnSummary:
         api=turn.api,
         model=turn.runtime.id,
         tenant=turn.tenant,
+        key=turn.key,
         session=context.session,
         turn_class=context.turn_class,
         finish=turn.finish,

@@ -1,6 +1,6 @@
 """Counters and histograms of the gateway, in Prometheus' form.
 
-Promise: labels are bounded (API, model, reason, code: never ids or payloads); nothing is recorded per token.
+Promise: labels are bounded (API, model, key, reason, code: never ids or payloads); nothing is recorded per token.
 """
 
 from __future__ import annotations
@@ -47,6 +47,13 @@ class Metrics:
             "turnwire_tokens_total",
             "Tokens by kind: prompt, cached, output, reasoning.",
             ["model", "kind"],
+            registry=registry,
+        )
+        self.key_turns = Counter("turnwire_key_turns_total", "Turns by API key.", ["key"], registry=registry)
+        self.key_tokens = Counter(
+            "turnwire_key_tokens_total",
+            "Tokens by API key and kind: prompt, cached, output, reasoning.",
+            ["key", "kind"],
             registry=registry,
         )
         self.wasted = Counter(
@@ -99,6 +106,8 @@ class Metrics:
             self.first_token.labels(model, turn.continuity.state).observe(summary.first_token)
         for kind in ("prompt", "cached", "output", "reasoning"):
             self.tokens.labels(model, kind).inc(getattr(outcome.usage, kind))
+            self.key_tokens.labels(summary.key, kind).inc(getattr(outcome.usage, kind))
+        self.key_turns.labels(summary.key).inc()
         if summary.lost:
             self.wasted.labels(model, summary.cause).inc(summary.lost)
         if summary.failure is not None:

@@ -70,6 +70,7 @@ async def admit(gateway: Admitting, api: Api[E], arrival: Arrival) -> list[TurnR
             api=api.name,
             turn_id=mint(),
             tenant=arrival.tenant,
+            key=arrival.key.name,
             started=arrival.started,
             headers=arrival.headers,
             body=arrival.body,

@@ -71,6 +71,7 @@ class TurnRecord(msgspec.Struct, Generic[E], kw_only=True):
     exact: bool
     prompt: Prompt
     continuity: Verdict
+    key: str = "anonymous"
     first_token: float | None = None
     outcome: TurnOutcome | None = None
     silence: float = 0.0

@@ -31,15 +31,17 @@ def models_page(
     limit: int | None = None,
     after_id: str | None = None,
     before_id: str | None = None,
+    aliases: bool = True,
 ) -> bytes:
-    """A page of the list. An unknown cursor gives an empty page."""
+    """A page of the list. An unknown cursor gives an empty page. `aliases` lists each model under its further ids too,
+    for clients that only show names with `claude` or `anthropic`; otherwise each is listed once."""
     size = 20 if limit is None else limit
     if not 1 <= size <= _MOST:
         raise invalid("limit", f"must be between 1 and {_MOST}")
     listed = [
         _object(row, model_id)
         for row in rows
-        for model_id in dict.fromkeys((row.id, *row.aliases, *claude_aliases(row.id)))
+        for model_id in (dict.fromkeys((row.id, *row.aliases, *claude_aliases(row.id))) if aliases else (row.id,))
     ]
     ids = [item["id"] for item in listed]
     if before_id is not None:
