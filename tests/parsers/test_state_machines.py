@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import runpy
 from enum import Enum
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from fuzz import text_for
-from pictures import BEGIN, END, MACHINES, PAGE, page_with_pictures
 from running import events_of
 from samples import SAMPLES, TOOLS
 
@@ -27,18 +29,32 @@ from turnwire.parsers.codecs.xtml import reader as xtml
 READERS = (tagged, envelope, named, pythonic, braced, braced_text, nested, channels, bare, json_body, xtml)
 
 
-def test_the_page_shows_the_tables_as_they_are():
-    page = PAGE.read_text(encoding="utf-8")
-    assert BEGIN in page
-    assert END in page
-    assert page == page_with_pictures(page), "run: python tests/parsers/pictures.py --write"
+TOOL = Path(__file__).parents[2] / "tools" / "state_machines.py"
+TABLES = runpy.run_path(str(TOOL))
+MACHINES = {name: moves for name, (_, moves) in TABLES["MACHINES"].items()}
+
+
+def test_the_page_and_its_pictures_show_the_tables_as_they_are():
+    files = TABLES["files"]()
+    assert len(files) == 1 + len(MACHINES)
+    for path, text in files.items():
+        assert path.read_text(encoding="utf-8") == text, "run: python tools/state_machines.py"
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_picture_has_every_state_and_every_move(name):
+    (title, moves) = TABLES["MACHINES"][name]
+    drawn = ElementTree.fromstring(TABLES["drawn"](title, moves))
+    said = [node.text for node in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert {state.name for state in moves} <= set(said)
+    assert all(on.value in " / ".join(map(str, said)) for ways in moves.values() for on in ways)
 
 
 @pytest.mark.parametrize(("title", "moves"), MACHINES.items())
 def test_every_state_can_be_reached(title, moves):
     begin = next(iter(moves))
     begin = next((state for state in moves if state.name in {"OUT", "DONE", "LEAD", "PROSE"}), begin)
-    begin = next((state for state in moves if title.startswith("Gemma's objects") and state.name == "VALUE"), begin)
+    begin = next((state for state in moves if title == "braced-objects" and state.name == "VALUE"), begin)
     reached, waiting = {begin}, [begin]
     while waiting:
         for target in moves.get(waiting.pop(), {}).values():
