@@ -52,7 +52,7 @@ class _Frame:
         self.shape = shape
         self.kind = ""
         self.count = 0
-        self.inner = 0
+        self.inner: dict[str, int] = {}  # tags inside a text that are still open, by name
         self.streaming = False
         self.text: list[str] = []
 
@@ -248,7 +248,7 @@ class NestedCodec(CallSteps[State, On]):
         """Whether a closing tag inside a text closes nothing that is open."""
         frame = self._frames[-1]
         return (
-            len(self._frames) > 1 and not frame.kind and frame.takes_text and not frame.inner
+            len(self._frames) > 1 and not frame.kind and frame.takes_text and not frame.inner.get(tag.name)
             and tag.name not in (self._table.call, self._table.section) and not self._names.get(tag.name)
         )  # fmt: skip
 
@@ -284,7 +284,8 @@ class NestedCodec(CallSteps[State, On]):
         sink, parent = self._sink, self._frames[-1]
         if not parent.kind and parent.takes_text:
             if parent.inner or not self._sibling(tag.name):
-                parent.inner += 1
+                if not tag.raw.endswith("/>"):
+                    parent.inner[tag.name] = parent.inner.get(tag.name, 0) + 1
                 self._say(tag.raw)
                 return
             sink.note("rescue.missing_closer", parent.name)
@@ -352,8 +353,10 @@ class NestedCodec(CallSteps[State, On]):
     def _shut(self, tag: Tag) -> None:
         """A closing tag: of this element, of one around it, of the call, or of nothing."""
         table, sink, frame = self._table, self._sink, self._frames[-1]
-        if frame.inner:
-            frame.inner -= 1
+        if frame.inner.get(tag.name):
+            frame.inner[tag.name] -= 1
+            if not frame.inner[tag.name]:
+                del frame.inner[tag.name]
             self._say(tag.raw)
         elif tag.name == frame.name and len(self._frames) > 1:
             self._end_element(tag.raw)
