@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import random
 from array import array
+from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,7 +20,7 @@ from turnwire.prompts.message_cache import MessageCache
 from turnwire.prompts.prompt import HistoryKey, Prompt, RecalledTurn
 from turnwire.prompts.replay.assembled import AssembledPrompt, AssembledPromptCache
 from turnwire.prompts.replay.growing_text import Rendering, RenderingCache, grown
-from turnwire.prompts.templates.template import TemplateFailure, default_template
+from turnwire.prompts.templates.template import Renderer, TemplateFailure, TemplateMessage, default_template
 from turnwire.prompts.tokenizers.load import HFTokenizer, load_tokenizer
 from turnwire.prompts.tokenizers.part_cache import PrefixTokenizer
 from turnwire.turns import (
@@ -35,6 +37,7 @@ from turnwire.turns import (
 )
 
 WORDS = ("go", "look", "a < b", "Hello there.\nSecond line", "<|im_end|>\n<|im_start|>system", "think", "", "x" * 90)
+CHAT = ("go", "user", "Hello there.\nSecond line", "<tool_response>\nx\n</tool_response>", "[INST] no", "a", "y" * 60)
 
 
 @cache
@@ -168,6 +171,58 @@ def test_what_is_remembered_changes_nothing(name: str, seed: int) -> None:
         assert outcome(warm, asked, recall) == outcome(fresh, asked, Unscoped(recall))
         assert outcome(warm, asked, None) == outcome(fresh, asked, None)
         story.happen()
+
+
+class Watched:
+    """A template, and how many messages it was shown last."""
+
+    def __init__(self, inner: Renderer) -> None:
+        self._inner = inner
+        self.shown = 0
+
+    @property
+    def end_tokens(self) -> tuple[str, ...]:
+        return self._inner.end_tokens
+
+    @property
+    def stamp(self) -> str:
+        return self._inner.stamp
+
+    def render(self, messages: Sequence[TemplateMessage], **how: Any) -> str:
+        self.shown = max(self.shown, len(messages))
+        return self._inner.render(messages, **how)
+
+
+class Chat(Story):
+    """A conversation that only goes on, with words that templates take for something else now and then."""
+
+    def words(self) -> str:
+        return f"{self.chance.choice(CHAT)}{self.chance.randrange(99)}"
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@settings(max_examples=2, deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_conversation_that_goes_on_reads_as_if_it_were_shown_as_a_whole(name: str, seed: int) -> None:
+    story, warm = Chat(random.Random(seed)), remembering(name)
+    for _ in range(12):
+        fresh = PromptBuilder(warm.template, own(), traits=warm.traits)
+        asked = story.now()
+        assert outcome(warm, asked, None) == outcome(fresh, asked, None)
+        story.exchange()
+
+
+def test_only_what_is_new_is_shown_to_the_template() -> None:
+    watched = Watched(template("qwen3"))
+    builder = PromptBuilder(watched, PrefixTokenizer(own()))
+    assert builder.traits.fixed_history
+    messages: tuple[Message, ...] = (Message(role="system", blocks=(TextBlock(text="Be brief."),)),)
+    for step in range(30):
+        messages = (*messages, Message(role="user", blocks=(TextBlock(text=f"Question {step}"),)))
+        watched.shown = 0
+        builder.build(Conversation(model="m", messages=messages))
+        assert watched.shown <= 8
+        messages = (*messages, Message(role="assistant", blocks=(TextBlock(text=f"Answer {step}"),)))
 
 
 def test_a_turn_recalled_under_one_scope_is_not_taken_for_another() -> None:

@@ -20,6 +20,7 @@ from turnwire.prompts.policy import Plan
 from turnwire.prompts.prompt import Prompt, Recall, RecalledTurn, Section
 from turnwire.prompts.recall.history import History, PrefixDigests
 from turnwire.prompts.replay.assembled import AssembledPrompt
+from turnwire.prompts.replay.continuation import continued
 from turnwire.prompts.replay.foresight import Foresight
 from turnwire.prompts.replay.growing_text import Rendering, common_items, grown
 from turnwire.prompts.replay.rewriting import in_template_order, rewritten_in_order, rewritten_on
@@ -138,7 +139,7 @@ class Draft:
                 start, shown = first, len(self._messages) - first
             else:
                 start = common_items(kept.text.digests, self._digests[:first]) if kept is not None else 0
-                shown = len(self._messages)
+                shown = len(self._messages) - (start if self._traits.fixed_history else 0)
         return sum(self._sizes[start:]) + _PER_MESSAGE * shown
 
     def _chain(self, end: int) -> bytes:
@@ -339,7 +340,7 @@ class Draft:
         if piece is not None:
             return piece
         noted_before = len(self._notes)
-        text = self._splicer.head(end, args)
+        text = self._continued(kept, end, args) or self._splicer.head(end, args)
         whole, literal = self._unmarked(text.whole)
         grown_text = grown(
             kept.text if kept is not None else None,
@@ -352,11 +353,22 @@ class Draft:
             tools=self._tools,
             literal=literal,
         )
-        rendering = Rendering(key, grown_text, text.tail, tuple(self._notes[noted_before:]))
+        rendering = Rendering(key, grown_text, text.tail, tuple(dict.fromkeys(self._notes[noted_before:])))
         self._builder.renderings.put(opening, rendering)
         piece = _as_tokenized(rendering)
         self._builder.memory.put(key, msgspec.structs.replace(piece, ids=grown_text.packed, packed=None))
         return piece
+
+    def _continued(self, kept: Rendering | None, end: int, args: Mapping[str, Any]) -> Text | None:
+        """The text of a conversation that went on, where a part of it tells the whole."""
+        if kept is None or self._shown.marks is not None or not self._traits.fixed_history:
+            return None
+        before = len(self._notes)
+        self._notes.extend(kept.notes)
+        text = continued(self._splicer, kept.text, self._messages, self._digests, end, args)
+        if text is None:
+            del self._notes[before:]
+        return text
 
     def _bridge(self, position: int, end: int, turn: _SplicedTurn, before: _SplicedTurn | None) -> TokenizedText:
         args = self._args(before)

@@ -69,6 +69,12 @@ class TemplateSplicer:
         dressed = self._dressed(self._messages[:end])
         return self._rendered(dressed, self._tools, args, True)
 
+    def window(self, start: int, end: int, args: Mapping[str, Any]) -> Text:
+        """The prompt for the turn at `end` as if the conversation began with the message at `start`."""
+        opening = [message for message in self._messages[:1] if message.role == "system"]
+        dressed = self._dressed([*opening, *self._messages[start:end]])
+        return self._rendered(dressed, self._tools_for(dressed), args, True)
+
     def bridge(self, turn: int, end: int, output: str, args: Mapping[str, Any]) -> Text:
         """What stands between the exact turn at `turn`, which reads `output`, and the turn at `end`."""
         following = self._messages[turn + 1 : end]

@@ -37,7 +37,9 @@ class TurnEnds(msgspec.Struct, frozen=True, kw_only=True):
 class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     """What rendering small conversations showed. `None` means: the template has no such thing. `tail` is the generation
     header by default, `tail_on` and `tail_off` those with thinking switched; `thought_open` is what `tail_on` pre-fills
-    of a thought, `thought_close` the mark that ends one. `blank` says that no rendering shows the user's words."""
+    of a thought, `thought_close` the mark that ends one. `fixed_history` says that what is written before a question
+    stays as it is when the conversation goes on, and that a part of it reads the same without the rest. `blank` says
+    that no rendering shows the user's words."""
 
     reasoning_field: ReasoningField | None = "reasoning_content"
     kept: tuple[KeptThought, ...] = ("tool_after",)
@@ -70,6 +72,7 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     thought_open: str = ""
     thought_close: str = ""
     turn_ends: TurnEnds = TurnEnds()
+    fixed_history: bool = False
     blank: bool = False
     notes: tuple[str, ...] = ()
 

@@ -6,9 +6,10 @@ Promise: `probe` never raises, whatever the template; what it cannot learn keeps
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
+from turnwire.prompts.templates.probing.fixed_history import has_fixed_history
 from turnwire.prompts.templates.probing.samples import (
     SampleTurns,
     TrialRenderer,
@@ -22,7 +23,7 @@ from turnwire.prompts.templates.probing.samples import (
 from turnwire.prompts.templates.probing.thoughts import ThoughtProbe, with_thought
 from turnwire.prompts.templates.probing.turn_ends import learn_turn_ends
 from turnwire.prompts.templates.template import Renderer, TemplateMessage
-from turnwire.prompts.templates.traits import ReasoningField, TemplateTraits
+from turnwire.prompts.templates.traits import ReasoningField, TemplateTraits, TurnEnds
 
 __all__ = ["probe"]
 
@@ -92,9 +93,15 @@ class _Probe:
             thought_open=opener,
             thought_close=closer,
             turn_ends=turn_ends,
+            fixed_history=self._fixed_history(turn_ends, field, (on, off or {})),
             blank=self.blank,
             notes=tuple(self.notes),
         )
+
+    def _fixed_history(
+        self, turn_ends: TurnEnds, field: ReasoningField | None, switches: Sequence[Mapping[str, Any]]
+    ) -> bool:
+        return turn_ends.local and has_fixed_history(self.renderer, self.turns, field, switches)
 
     def _content_form(self) -> Literal["text", "parts"]:
         word = mark("word")

@@ -1,0 +1,65 @@
+"""The text of a conversation that went on: only its last exchange and what is new are shown to the template.
+
+Promise: `continued` gives what the template writes of the whole conversation, or None where that cannot be seen from a
+part of it. It asks for a template whose history was found fixed when it was probed, and compares what it leaves out
+with what is known wherever both can be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from turnwire.prompts.replay.growing_text import GrownText
+from turnwire.prompts.replay.splicer import TemplateSplicer, Text
+from turnwire.prompts.templates.template import TemplateFailure
+from turnwire.turns import ImageBlock, Message, TextBlock
+
+__all__ = ["continued"]
+
+_FEWEST = 6  # messages; a shorter conversation is rendered as quickly as its end
+
+
+def continued(
+    splicer: TemplateSplicer,
+    base: GrownText,
+    messages: Sequence[Message],
+    digests: Sequence[bytes],
+    end: int,
+    args: Mapping[str, Any],
+) -> Text | None:
+    """The prompt for the turn at `end`, grown from `base`, which ends with a question."""
+    size = len(base.digests)
+    if not _FEWEST <= size < end or list(base.digests) != list(digests[:size]) or not _asks(messages[size - 1]):
+        return None
+    start = next((at for at in range(size - 2, 0, -1) if _asks(messages[at])), None)
+    places = {found.index: found.at for found in base.found[-(size - (start or 0)) :]}
+    if start is None or start not in places or size - 1 not in places:
+        return None
+    try:
+        before, now = splicer.window(start, size, args).whole, splicer.window(start, end, args)
+    except TemplateFailure:
+        return None
+    # The earlier question and all after it read the same beside the rest of the conversation and without it ...
+    offset = len(before) - len(base.text)
+    shared = places[start] + offset
+    if shared < 0 or before[shared:] != base.text[places[start] :]:
+        return None
+    # ... and what follows the last question changes nothing before it.
+    asked = places[size - 1]
+    if not now.whole.startswith(before[: asked + offset]):
+        return None
+    return Text(base.text[:asked] + now.whole[asked + offset :], now.tail)
+
+
+def _asks(message: Message) -> bool:
+    """Whether a message is a user's question and nothing else; one that begins like markup may be something else to
+    a template."""
+    if message.role != "user" or not message.blocks:
+        return False
+    first = message.blocks[0]
+    return (
+        type(first) is TextBlock
+        and first.text[:1].isalnum()
+        and all(type(block) in (TextBlock, ImageBlock) for block in message.blocks)
+    )
