@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from families import template
+from families import FAMILIES, template
 
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.prompt import Prompt
-from turnwire.prompts.replay.foresight import survives_clients
+from turnwire.prompts.replay.foresight import Foresight, survives_clients
+from turnwire.prompts.replay.rewriting import rewritten_on
 from turnwire.prompts.tokenizers.load import load_tokenizer
 from turnwire.turns import Conversation, Message, TextBlock, Thinking, Tool, ToolCallBlock
 
@@ -59,6 +60,37 @@ def test_defaults_and_the_text_of_json() -> None:
     assert not survives_clients('{"path": "é"}', SCHEMA, as_text=True)
     assert not survives_clients('{"path":"\\u00e9"}', SCHEMA, as_text=True)
     assert not survives_clients('{"path":"a"}', {}, as_text=False)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_what_is_known_of_plain_answers_is_what_asking_the_template_tells(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = PromptBuilder(template(name), TOKENIZER)
+    prompt = asked(builder)
+    foresight = prompt.foresight
+    assert isinstance(foresight, Foresight)
+
+    texts = ("Done.", 'He said "no" \\ and\n\n  left &amp; all', "a" * 70, "1. one\n2. two\n", " x", "<b>", "[TOOL] y")
+    thought = TOKENIZER.encode("Hm.")
+    turns = [([], text, text) for text in texts]
+    turns += [(thought, gap + text, text) for text in texts for gap in ("", "\n\n")]
+
+    def answers() -> list[bool]:
+        return [
+            foresight.restores([*kept, *TOKENIZER.encode(written)], len(kept), (TextBlock(text=text),))
+            for kept, written, text in turns
+        ]
+
+    quick = answers()
+    monkeypatch.setattr("turnwire.prompts.replay.foresight._is_running_text", lambda blocks: False)
+    asks = rewritten_on
+    monkeypatch.setattr(
+        Foresight,
+        "_after_thought",
+        lambda self, rest, calls: asks(self._splicer(calls), self.traits, rest, self.args, after_thought=True),
+    )
+    assert quick == answers()
 
 
 def asked(builder: PromptBuilder) -> Prompt:

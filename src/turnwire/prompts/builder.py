@@ -20,6 +20,7 @@ from turnwire.prompts.prompt import Prompt, Recall, Tokenizer
 from turnwire.prompts.recall.history import History
 from turnwire.prompts.replay.assembled import AssembledPromptCache
 from turnwire.prompts.replay.draft import Draft, Shown
+from turnwire.prompts.replay.foresight import PlainAnswers
 from turnwire.prompts.replay.growing_text import RenderingCache
 from turnwire.prompts.replay.tokenized_text import TokenizedTextCache
 from turnwire.prompts.stability import StabilityOptions, stabilise
@@ -71,6 +72,7 @@ class PromptBuilder:
         self.messages = MessageCache(self.control if content_control != "allow" else None)
         self.renderings = RenderingCache()
         self.assembled = AssembledPromptCache()
+        self.plain_answers = PlainAnswers()
         self._tool_sets: dict[bytes, bool] = {}
 
     def build(self, conversation: Conversation, recall: Recall | None = None) -> Prompt:

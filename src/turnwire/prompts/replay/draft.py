@@ -308,6 +308,7 @@ class Draft:
             args=self._args(None),
             end_tokens=builder.end_tokens,
             tail=tail,
+            plain=builder.plain_answers,
         )
 
     def _args(self, before: _SplicedTurn | None) -> dict[str, Any]:

@@ -16,14 +16,51 @@ from turnwire.prompts.prompt import Tokenizer
 from turnwire.prompts.replay.rewriting import in_template_order, rewritten_on
 from turnwire.prompts.replay.splicer import TemplateSplicer
 from turnwire.prompts.templates.control_text import ControlText
+from turnwire.prompts.templates.probing.samples import mark
 from turnwire.prompts.templates.template import Renderer
 from turnwire.prompts.templates.traits import TemplateTraits
 from turnwire.turns import Block, Message, TextBlock, Tool, ToolCallBlock
 
-__all__ = ["Foresight", "survives_clients"]
+__all__ = ["Foresight", "PlainAnswers", "survives_clients"]
 
 _MOST_CHARS = 16_384
 _SAFE = 2**53
+_MOST_SWITCHES = 64
+# Nothing in it that a template could take for markup, and everything that one could trim, escape or join.
+_SAMPLE = f'{mark("Body")} "said" \\ &amp;\n\n  and {mark("Body")}'
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class PlainAnswers:
+    """How one template writes answers that are text alone; found out once for each set of its switches. May be shared
+    by threads."""
+
+    def __init__(self) -> None:
+        self._after_thought: dict[bytes, str | None] = {}
+        self._as_said: dict[bytes, bool] = {}
+
+    def after_thought(self, splicer: TemplateSplicer, traits: TemplateTraits, args: dict[str, Any]) -> str | None:
+        """What comes between a thought and the text after it, None where that cannot be written."""
+        key = _encode(sorted(args.items()))
+        if key not in self._after_thought:
+            said = rewritten_on(splicer, traits, [TextBlock(text=_SAMPLE)], args, after_thought=True)
+            fits = said is not None and said.endswith(_SAMPLE)
+            _keep(self._after_thought, key, said[: -len(_SAMPLE)] if fits and said is not None else None)
+        return self._after_thought[key]
+
+    def as_said(self, splicer: TemplateSplicer, args: dict[str, Any]) -> bool:
+        """Whether an answer is written just as it was said."""
+        key = _encode(sorted(args.items()))
+        if key not in self._as_said:
+            message = Message(role="assistant", blocks=(TextBlock(text=_SAMPLE),))
+            _keep(self._as_said, key, splicer.rewritten(message, args) == _SAMPLE)
+        return self._as_said[key]
+
+
+def _keep(known: dict[bytes, Any], key: bytes, value: Any) -> None:
+    if len(known) >= _MOST_SWITCHES:
+        known.clear()
+    known[key] = value
 
 
 class Foresight(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +76,7 @@ class Foresight(msgspec.Struct, frozen=True, kw_only=True):
     args: dict[str, Any]
     end_tokens: tuple[str, ...]
     tail: str
+    plain: PlainAnswers
 
     def restores(self, ids: Sequence[int], kept: int, rest: Sequence[Block]) -> bool:
         """Whether the client's words for `rest`, written after the first `kept` ids, give all of `ids` again. `kept` is
@@ -54,13 +92,24 @@ class Foresight(msgspec.Struct, frozen=True, kw_only=True):
         turn_end = (turn_ends.to_tool if calls else turn_ends.to_user) or ""
         written = self._without_end(ids, turn_end)
         if kept:
-            text = rewritten_on(self._splicer(calls), self.traits, rest, self.args, after_thought=True)
+            text = self._after_thought(rest, calls)
             return text is not None and written[kept:] == self.tokenizer.encode(text)
         return in_template_order(rest) and self._whole(written, message, turn_end)
 
+    def _after_thought(self, rest: Sequence[Block], calls: Sequence[ToolCallBlock]) -> str | None:
+        """What the template writes of `rest` after a thought's closing mark."""
+        if not rest or not all(isinstance(block, TextBlock) for block in rest):
+            return rewritten_on(self._splicer(calls), self.traits, rest, self.args, after_thought=True)
+        gap = self.plain.after_thought(self._splicer(()), self.traits, self.args)
+        return None if gap is None else gap + Message(role="assistant", blocks=tuple(rest)).text
+
     def _whole(self, written: list[int], message: Message, turn_end: str) -> bool:
         """Whether the template's own rendering of the message, between its header and what follows, has these ids."""
-        text = self._splicer([b for b in message.blocks if isinstance(b, ToolCallBlock)]).rewritten(message, self.args)
+        if _is_running_text(message.blocks) and self.plain.as_said(self._splicer(()), self.args):
+            text: str | None = message.text
+        else:
+            calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
+            text = self._splicer(calls).rewritten(message, self.args)
         if text is None or not turn_end or not self.tail:
             return False
         encode = self.tokenizer.encode
@@ -68,6 +117,8 @@ class Foresight(msgspec.Struct, frozen=True, kw_only=True):
 
     def _splicer(self, calls: Sequence[ToolCallBlock]) -> TemplateSplicer:
         """A splicer that shows no more than it must: neither the system text nor the tools that are not called."""
+        if not calls:
+            return TemplateSplicer(self.template, self.traits, (), (), [], self.end_tokens)
         opening = 1 if self.messages and self.messages[0].role == "system" else 0
         called = [tool for tool in self.tools if any(call.name == tool.name for call in calls)]
         return TemplateSplicer(self.template, self.traits, self.messages[opening:], called, [], self.end_tokens)
@@ -128,6 +179,14 @@ def _keeps(value: Any) -> bool:
     if isinstance(value, float):
         return not value.is_integer()
     return value is not None and abs(value) <= _SAFE
+
+
+def _is_running_text(blocks: Sequence[Block]) -> bool:
+    """Whether a message is one text in which no template finds anything to trim or to take for markup."""
+    if len(blocks) != 1 or not isinstance(blocks[0], TextBlock):
+        return False
+    text = blocks[0].text
+    return text == text.strip() and not any(sign in text for sign in "<[{")
 
 
 def _size(block: Block) -> int:

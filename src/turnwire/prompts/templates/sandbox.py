@@ -371,7 +371,10 @@ def _environment(kind: type[_Bounded]) -> _Bounded:
 def compile_template(source: str, *, mutable: bool = False) -> jinja2.Template:
     """Compile once; `mutable` lets the template change lists that it made."""
     try:
-        return _environment(_Permissive if mutable else _Strict).from_string(source)
+        template = _environment(_Permissive if mutable else _Strict).from_string(source)
+        # A chain of mappings is read name by name in each rendering; one dict is copied.
+        template.globals = dict(template.globals)
+        return template
     except jinja2.TemplateError as error:
         raise TemplateFailure("syntax", f"the chat template does not compile: {error}") from error
     except (RecursionError, SyntaxError, ValueError, TypeError, OverflowError, MemoryError) as error:
