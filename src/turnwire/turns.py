@@ -18,8 +18,13 @@ __all__ = [
     "BlockOpened",
     "Conversation",
     "Event",
+    "Finding",
     "FinishReason",
     "Finished",
+    "HostedAnswer",
+    "HostedAnswered",
+    "HostedCalled",
+    "HostedUse",
     "ImageBlock",
     "Message",
     "Note",
@@ -149,6 +154,35 @@ class ToolChoice(_Value, frozen=True):
     parallel: bool = True
 
 
+class HostedUse(_Value, frozen=True):
+    """How a request may use a tool that the gateway runs: `kind` is what the APIs call it, `server` and `tool` where it
+    is run. At most `most` calls; results only from the `allowed` and never from the `blocked` domains."""
+
+    kind: Literal["web_search", "web_fetch", "mcp"]
+    server: str
+    tool: str = ""
+    most: int | None = None
+    allowed: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()
+
+
+class Finding(_Value, frozen=True):
+    """One result of a search: `text` is exactly what the model reads of it."""
+
+    title: str
+    url: str
+    text: str
+    age: str = ""
+
+
+class HostedAnswer(_Value, frozen=True):
+    """What a tool that the gateway ran has answered: findings, or a text; `error` is the code of a failure."""
+
+    findings: tuple[Finding, ...] = ()
+    text: str = ""
+    error: str = ""
+
+
 # ------------------------------------------------------------------------------------------------- a request
 
 
@@ -244,7 +278,9 @@ class Conversation(_Value, frozen=True):
 # of all events gives the model's output back, character for character.
 
 BlockKind: TypeAlias = Literal["text", "reasoning", "tool_call"]
-FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "stop_sequence", "content_filter", "abort", "error"]
+FinishReason: TypeAlias = Literal[
+    "stop", "length", "tool_calls", "stop_sequence", "content_filter", "paused", "abort", "error"
+]
 
 
 class _Event(msgspec.Struct, frozen=True, gc=False):
@@ -290,12 +326,31 @@ class ToolCallClosed(_Event, frozen=True, tag="tool_call_closed"):
     raw: str = ""
 
 
+class HostedCalled(_Event, frozen=True, tag="hosted_called"):
+    """The model called a tool that the gateway runs itself."""
+
+    index: int
+    call_id: str
+    name: str
+    arguments: str
+    use: HostedUse
+
+
+class HostedAnswered(_Event, frozen=True, tag="hosted_answered"):
+    """Such a call has its answer."""
+
+    index: int
+    call: HostedCalled
+    answer: HostedAnswer
+
+
 class SealCarried(_Event, frozen=True, tag="seal_carried"):
     """A seal that belongs to no reasoning block: it covers what the model wrote after the last one. Encoders put it
-    in a trailing carrier where their API has one."""
+    in a trailing carrier where their API has one. `more`: the answer goes on after it."""
 
     index: int
     seal: str
+    more: bool = False
 
 
 class Note(_Event, frozen=True, tag="note"):
@@ -330,5 +385,15 @@ class Finished(_Event, frozen=True, tag="finished"):
 
 
 Event: TypeAlias = (
-    BlockOpened | BlockDelta | BlockClosed | ToolCallClosed | SealCarried | TokensScored | Note | Usage | Finished
+    BlockOpened
+    | BlockDelta
+    | BlockClosed
+    | ToolCallClosed
+    | HostedCalled
+    | HostedAnswered
+    | SealCarried
+    | TokensScored
+    | Note
+    | Usage
+    | Finished
 )

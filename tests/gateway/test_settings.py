@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from turnwire.gateway.settings import ModelSettings, Settings, SettingsError, described
+from turnwire.gateway.settings import ModelSettings, Settings, SettingsError, ToolSettings, described
+from turnwire.gateway.setup.config_check import problems
 from turnwire.gateway.setup.config_file import GROUPS, commented_file
 from turnwire.gateway.setup.loading import load, load_settings
 
@@ -142,8 +143,40 @@ def test_the_written_file_names_every_setting_and_changes_none(tmp_path: Path) -
     head, _, tail = text.partition("# --- Several models")
     uncommented = "\n".join(line.removeprefix("#") if line[1:2] != " " else line for line in head.split("\n"))
     assert load_settings({}, config=written(tmp_path, uncommented), environ={}) == Settings()
-    names = {field.name for field in msgspec.structs.fields(Settings)} - {"models"}
+    names = {field.name for field in msgspec.structs.fields(Settings)} - {"models", "tools"}
     assert {line.split(" =")[0] for line in uncommented.split("\n") if " = " in line and line[0] != "#"} == names
     assert set(GROUPS) <= names
     fields: list[Any] = list(msgspec.structs.fields(ModelSettings))
     assert all(f"#{field.name} = " in tail for field in fields)
+
+
+def test_tools_are_tables(tmp_path: Path) -> None:
+    file = tmp_path / "turnwire.toml"
+    file.write_text('[tools.web_search]\nmcp = ["search"]\nmax-bytes = 99\n[tools.docs]\nmcp = "http://h/mcp"\n')
+    tools = load_settings({}, config=str(file), environ={}).tools
+    assert tools["web_search"].mcp == ("search",)
+    assert tools["web_search"].max_bytes == 99
+    assert tools["docs"].mcp == "http://h/mcp"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[tools.web_search]\ntool = 'x'\n", r"write \[tools.web_search\] with `mcp`"),
+        (
+            "[tools.web_search]\nmcp = 'http://h'\nmax_byte = 1\n",
+            r":3: unknown setting 'max_byte'.*Did you mean max_bytes",
+        ),
+        ("[tools.web_search]\nmcp = 'http://h'\ntimeout = 0\n", r"'tools' has a wrong value"),
+    ],
+)
+def test_wrong_tools_are_told(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "turnwire.toml"
+    file.write_text(text)
+    with pytest.raises(SettingsError, match=words):
+        load_settings({}, config=str(file), environ={})
+
+
+def test_a_command_that_is_no_list_is_told() -> None:
+    settings = Settings(tools={"web_search": ToolSettings(mcp="my-server")}, engine="scripted:x")
+    assert any("must be an http address, or a command as a list" in problem for problem in problems(settings, {}))

@@ -54,10 +54,10 @@ class FrontDoor:
 def create_app(gateway: Gateway) -> ASGIApp:
     """The ASGI application; engines stop with it."""
     settings, limits = gateway.settings, gateway.limits.wire
-    responses = Responses(gateway.responses, limits, lambda: gateway.etag)
-    compact = Compact(gateway.responses, limits, lambda: gateway.etag)
+    responses = Responses(gateway.responses, limits, lambda: gateway.etag, gateway.hosted)
+    compact = Compact(gateway.responses, limits, lambda: gateway.etag, gateway.hosted)
     turns: dict[str, ASGIApp] = {
-        "/v1/messages": TurnEndpoint(gateway, Messages(gateway.store, limits)),
+        "/v1/messages": TurnEndpoint(gateway, Messages(gateway.store, limits, gateway.hosted)),
         "/v1/chat/completions": TurnEndpoint(gateway, Chat(limits)),
         "/v1/completions": TurnEndpoint(gateway, Completions(limits)),
         "/v1/responses": TurnEndpoint(gateway, responses, Background(gateway, responses)),
@@ -80,6 +80,7 @@ def create_app(gateway: Gateway) -> ASGIApp:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
         await gateway.responses.stop()
+        await gateway.hosted.close()
         for runtime in gateway.runtimes:
             await runtime.engine.close()
         await gateway.store.close()

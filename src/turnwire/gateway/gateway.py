@@ -17,6 +17,7 @@ from turnwire.continuity import sentence
 from turnwire.gateway.door.keys import Keyring
 from turnwire.gateway.door.limits import request_limits
 from turnwire.gateway.door.usage import UsageLedger
+from turnwire.gateway.hosted.tools import HostedTools
 from turnwire.gateway.models import Found, ServedModels, UnknownModel
 from turnwire.gateway.processes.siblings import Siblings
 from turnwire.gateway.settings import Settings
@@ -61,6 +62,7 @@ class Gateway:
         self.store = open_store(settings.store, Retention())
         self.responses = ResponseStore(self.store)
         self.usage = UsageLedger(settings.usage)
+        self.hosted = HostedTools(settings.tools)
         self._started = int(time.time())
         self._counted: WeakSet[TurnFailure] = WeakSet()
         self._entries = [entry for runtime in self.runtimes for entry in _catalog_entries(runtime)]

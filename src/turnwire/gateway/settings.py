@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get
 import msgspec
 from msgspec import Meta
 
-__all__ = ["ModelDefaults", "ModelSettings", "Role", "Settings", "SettingsError", "described"]
+__all__ = ["ModelDefaults", "ModelSettings", "Role", "Settings", "SettingsError", "ToolSettings", "described"]
 
 Role: TypeAlias = Literal["default", "opus", "sonnet", "haiku", "fable", "background", "subagent", "review"]
 
@@ -77,6 +77,20 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def specs(self) -> tuple[str, ...]:
         """The engines, one spec each."""
         return self.engines or tuple(part.strip() for part in (self.engine or "embedded").split(","))
+
+
+class ToolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[tools.NAME]` table of the config file: `web_search`, `web_fetch`, or the label of an MCP server."""
+
+    mcp: Annotated[str | tuple[_Name, ...], Meta(description="The MCP server: its address, or its command as a list.")]
+    tool: Annotated[str | None, Meta(description="Its tool that does the work, where it has several.")] = None
+    key_env: Annotated[str | None, Meta(description="Environment variable that holds the server's API key.")] = None
+    env: Annotated[tuple[_Name, ...], Meta(description="Variables that the server's command gets.")] = ()
+    keys: Annotated[tuple[_Name, ...], Meta(description="Names of the API keys that may use it; empty: all.")] = ()
+    timeout: Annotated[_Wait, Meta(description="How long one call may take.")] = 30.0
+    max_bytes: Annotated[_Bytes, Meta(description="Largest answer that the model reads.")] = 64 * 1024
+    max_rounds: Annotated[_Some, Meta(description="Most generations of one answer.")] = 8
+    calls_per_minute: Annotated[_Count, Meta(description="Most calls of one API key in a minute.")] = 60
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -168,6 +182,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_headers: Annotated[_Some, Meta(description="Most header lines.")] = 256
 
     models: Annotated[tuple[ModelSettings, ...], Meta(max_length=1_000, description="The [[model]] tables.")] = ()
+    tools: Annotated[dict[str, ToolSettings], Meta(max_length=100, description="The [tools.NAME] tables.")] = {}
 
     def served(self) -> tuple[ModelSettings, ...]:
         """The models to serve: the tables of the config file, or the one model that the flags describe."""

@@ -27,6 +27,7 @@ NOTES: Final[dict[str, str]] = {
     "system.billing_line_dropped": "a billing line was kept out of the conversation",
     "system.message_expired": "a system message that the client marked as expired was left out",
     "tools.allowed_only": "only the allowed tools are offered to the model",
+    "tools.approval_needed": "calls of an MCP server that must be approved are not run here; its tools were left out",
     "tools.choice_ignored": "the choice of a tool cannot be met; the model decides",
     "tools.custom_as_function": "a tool with raw input is shown to the model as a function with one text",
     "tools.duplicate": "a tool was offered twice; one of them counts",

@@ -18,6 +18,8 @@ from turnwire.turns import (
     BlockOpened,
     Event,
     Finished,
+    HostedAnswered,
+    HostedCalled,
     Message,
     ReasoningBlock,
     SealCarried,
@@ -30,12 +32,13 @@ from turnwire.turns import (
 
 __all__ = ["Reply", "ReplyBlock"]
 
-Kind: TypeAlias = Literal["text", "reasoning", "tool_call", "seal"]
+Kind: TypeAlias = Literal["text", "reasoning", "tool_call", "seal", "hosted"]
 
 
 class ReplyBlock(msgspec.Struct, frozen=True):
     """One finished block. `text` is its prose, its thought, or the argument text of a call; `seal` is a thought's
-    carrier, or that of everything after the last thought (kind `seal`)."""
+    carrier, or that of everything after the last thought (kind `seal`). `hosted` is a call that the gateway ran itself,
+    or its answer."""
 
     kind: Kind
     text: str = ""
@@ -43,6 +46,7 @@ class ReplyBlock(msgspec.Struct, frozen=True):
     name: str = ""
     call_id: str = ""
     malformed: bool = False
+    hosted: HostedCalled | HostedAnswered | None = None
 
     @property
     def blank(self) -> bool:
@@ -77,6 +81,8 @@ class Reply:
                     self._blocks[event.index] = ReplyBlock(
                         "tool_call", event.arguments, "", event.name, event.call_id, event.malformed
                     )
+                case HostedCalled() | HostedAnswered():
+                    self._blocks[event.index] = ReplyBlock("hosted", hosted=event)
                 case SealCarried():
                     self._blocks[event.index] = ReplyBlock("seal", "", event.seal)
                 case TokensScored():
@@ -104,12 +110,18 @@ class Reply:
         """The reply as the message that a client would send back. Blank prose is left out: no client returns it."""
         return Message(
             role="assistant",
-            blocks=tuple(_said(block) for block in self.blocks if block.kind != "text" or not block.blank),
+            blocks=tuple(
+                said
+                for block in self.blocks
+                if (block.kind != "text" or not block.blank) and (said := _said(block)) is not None
+            ),
         )
 
 
-def _said(block: ReplyBlock) -> Block:
+def _said(block: ReplyBlock) -> Block | None:
     match block.kind:
+        case "hosted":
+            return None
         case "text":
             return TextBlock(text=block.text)
         case "reasoning":

@@ -12,7 +12,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
-from turnwire.turns import Conversation, Event, Note, Usage
+from turnwire.turns import Conversation, Event, HostedUse, Note, Usage
 
 __all__ = ["Encoder", "ErrorKind", "ErrorReply", "Inbound", "TurnFacts", "TurnFailure"]
 
@@ -73,7 +73,7 @@ class Inbound(msgspec.Struct, Generic[E], kw_only=True):
     is the request's opt-in to `tool_call_dispatch` events (None: it said nothing). `previous_turn` is the id of the
     turn that the client wants its prompt compared with, to learn why the prefix was not reused. `prompt` goes to the
     engine as it is, as text or token ids, with no template around it. The request wants `choices` answers; with
-    `background` it does not wait for them."""
+    `background` it does not wait for them. `hosted` are the tools of the conversation that the gateway runs itself."""
 
     conversation: Conversation
     stream: bool
@@ -84,6 +84,7 @@ class Inbound(msgspec.Struct, Generic[E], kw_only=True):
     prompt: str | tuple[int, ...] | None = None
     choices: int = 1
     background: bool = False
+    hosted: Mapping[str, HostedUse] = msgspec.field(default_factory=dict)
 
     def choice(self, number: int) -> Inbound[E]:
         """The request of one of its answers. A seed is for the first; the others get their own, or all would say the

@@ -492,7 +492,7 @@ def test_an_unfinished_turn_is_never_a_success() -> None:
 
 
 def test_unknown_blocks_are_kept_whole() -> None:
-    odd = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "x"}}
+    odd = {"type": "server_tool_use", "id": "s", "name": "code_execution", "input": {"code": "x"}}
     inbound = request(messages=[{"role": "assistant", "content": [odd]}])
     (block,) = inbound.conversation.messages[0].blocks
     assert isinstance(block, OpaqueBlock)

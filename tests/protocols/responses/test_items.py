@@ -270,12 +270,25 @@ def test_a_compaction_is_shown_as_its_summary_and_a_foreign_one_is_kept(decode: 
     assert codes(foreign) == ["compaction.foreign"]
 
 
-@pytest.mark.parametrize("kind", ["web_search_call", "image_generation_call", "local_shell_call", "brand_new_item"])
+@pytest.mark.parametrize("kind", ["image_generation_call", "local_shell_call", "brand_new_item"])
 def test_items_we_cannot_show_are_kept_and_noted(decode: Decode, kind: str) -> None:
     inbound = decode(input=[{"role": "user", "content": "q"}, {"type": kind, "id": "x_1", "extra": {"k": 1}}])
     block = inbound.conversation.messages[1].blocks[0]
     assert isinstance(block, OpaqueBlock)
     assert '"extra":{"k":1}' in block.payload
+    assert codes(inbound) == ["item.opaque"]
+
+
+def test_a_search_made_elsewhere_is_left_out_and_noted(decode: Decode) -> None:
+    search = {
+        "type": "web_search_call",
+        "id": "ws_1",
+        "status": "completed",
+        "action": {"type": "search", "query": "x"},
+    }
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "found"}]}
+    inbound = decode(input=[{"role": "user", "content": "q"}, search, said, {"role": "user", "content": "more"}])
+    assert [message.text for message in inbound.conversation.messages] == ["q", "found", "more"]
     assert codes(inbound) == ["item.opaque"]
 
 

@@ -195,7 +195,7 @@ def test_every_field_is_echoed_or_noted(decode: Decode) -> None:
         "nvext.agent_hints.latency",
     ):
         assert f"{name}: not " in noted
-    for name in ("max_tool_calls", "prompt_cache_retention", "safety_identifier", "top_logprobs", "truncation", "user"):
+    for name in ("prompt_cache_retention", "safety_identifier", "top_logprobs", "truncation", "user"):
         assert f"{name}: not " in noted
     assert "logprobs" in noted
     assert inbound.conversation.context.priority == 3

@@ -12,13 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from turnwire.continuity import header as prefix_header
+from turnwire.gateway.door.keys import Key
 from turnwire.gateway.turns.arrival import Arrival
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.protocols.fields.decoded import DecodedParts
 from turnwire.protocols.framing import SSE, Framing
+from turnwire.protocols.hosted.offer import HostedOffer
 from turnwire.protocols.wire import Encoder, ErrorReply, Inbound, TurnFacts, TurnFailure
 
-__all__ = ["Api", "Headers", "answer_headers", "decoded", "facts_of"]
+__all__ = ["Api", "Headers", "Offering", "answer_headers", "decoded", "facts_of"]
 
 E = TypeVar("E")
 T = TypeVar("T")
@@ -59,6 +61,12 @@ class Api(Protocol[E]):
     def headers(self, turn: TurnRecord[E]) -> Headers:
         """What the answer says about itself before its first byte."""
         ...
+
+
+class Offering(Protocol):
+    """Says which hosted tools the gateway runs for a key."""
+
+    async def offer(self, key: Key) -> HostedOffer: ...
 
 
 async def decoded(body: bytes, cache: DecodedParts, work: Callable[[DecodedParts | None], T]) -> T:

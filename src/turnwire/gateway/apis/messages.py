@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from turnwire.gateway.apis.api import Headers, answer_headers, decoded, facts_of
+from turnwire.gateway.apis.api import Headers, Offering, answer_headers, decoded, facts_of
 from turnwire.gateway.stores.store import Store
 from turnwire.gateway.turns.arrival import Arrival
 from turnwire.gateway.turns.ids import mint
@@ -18,6 +18,7 @@ from turnwire.protocols.anthropic import Echo
 from turnwire.protocols.anthropic.answer.diagnostics import diagnostics
 from turnwire.protocols.fields.decoded import DecodedParts
 from turnwire.protocols.framing import SSE, Framing
+from turnwire.protocols.hosted.offer import NOTHING
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.reply import Reply
 from turnwire.protocols.wire import Encoder, ErrorReply, Inbound, TurnFailure
@@ -31,16 +32,20 @@ class Messages:
     name = "messages"
     call_prefix = "toolu_"
 
-    def __init__(self, store: Store, limits: Limits) -> None:
+    def __init__(self, store: Store, limits: Limits, hosted: Offering | None = None) -> None:
         self._store = store
+        self._hosted = hosted
         self._limits = limits
         self._decoded = DecodedParts()
 
     async def decode(self, arrival: Arrival) -> Sequence[Inbound[Echo]]:
+        offer = await self._hosted.offer(arrival.key) if self._hosted is not None else NOTHING
         inbound = await decoded(
             arrival.body,
             self._decoded,
-            lambda cache: anthropic.decode(arrival.body, arrival.headers, limits=self._limits, cache=cache),
+            lambda cache: anthropic.decode(
+                arrival.body, arrival.headers, limits=self._limits, cache=cache, offer=offer
+            ),
         )
         key = anthropic.thread_key(inbound)
         if key is None:
@@ -63,7 +68,7 @@ class Messages:
     async def finished(self, turn: TurnRecord[Echo]) -> None:
         if turn.reply is None:
             return
-        kept = anthropic.kept_thread(turn.inbound, turn.turn_id, turn.reply.message())
+        kept = anthropic.kept_thread(turn.inbound, turn.turn_id, turn.reply.message(), turn.rounds)
         if kept is not None:
             space = _space(turn.tenant)
             await self._store.put(space, kept.key, kept.value)

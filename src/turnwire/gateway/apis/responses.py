@@ -10,13 +10,14 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from turnwire.gateway.apis.api import Headers, answer_headers, decoded, facts_of
+from turnwire.gateway.apis.api import Headers, Offering, answer_headers, decoded, facts_of
 from turnwire.gateway.stores.responses import ResponseStore, RunningResponse
 from turnwire.gateway.turns.arrival import Arrival
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.protocols import responses
 from turnwire.protocols.fields.decoded import DecodedParts
 from turnwire.protocols.framing import SSE, Framing
+from turnwire.protocols.hosted.offer import NOTHING, HostedOffer
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.responses import Echo, RequestBody, Stored, response_id, with_ids
 from turnwire.protocols.responses.answer.diagnostics import diagnostics
@@ -46,8 +47,15 @@ class Responses:
     # Letters and digits only: some clients strip everything else from an id.
     call_prefix = "call"
 
-    def __init__(self, store: ResponseStore, limits: Limits, etag: Callable[[], str | None]) -> None:
+    def __init__(
+        self,
+        store: ResponseStore,
+        limits: Limits,
+        etag: Callable[[], str | None],
+        hosted: Offering | None = None,
+    ) -> None:
         self.store = store
+        self._hosted = hosted
         self._limits = limits
         self._etag = etag
         self._decoded = DecodedParts()
@@ -55,7 +63,11 @@ class Responses:
     async def decode(self, arrival: Arrival) -> Sequence[Inbound[Echo]]:
         request = await self.read(arrival)
         stored = await self.store.resolve(arrival.tenant, request)
-        return [self.decoded(request, arrival, stored)]
+        return [self.decoded(request, arrival, stored, await self.offer(arrival))]
+
+    async def offer(self, arrival: Arrival) -> HostedOffer:
+        """The hosted tools that are run for a request."""
+        return await self._hosted.offer(arrival.key) if self._hosted is not None else NOTHING
 
     async def read(self, arrival: Arrival) -> RequestBody:
         """The request before anything that it refers to is known."""
@@ -65,9 +77,11 @@ class Responses:
             lambda cache: responses.read_request(arrival.body, self._limits, cache=cache),
         )
 
-    def decoded(self, request: RequestBody, arrival: Arrival, stored: Stored | None) -> Inbound[Echo]:
+    def decoded(
+        self, request: RequestBody, arrival: Arrival, stored: Stored | None, offer: HostedOffer = NOTHING
+    ) -> Inbound[Echo]:
         """The request with what it refers to."""
-        inbound = responses.decode_request(request, arrival.headers, stored=stored)
+        inbound = responses.decode_request(request, arrival.headers, stored=stored, offer=offer)
         inbound.background = inbound.echo.background
         if inbound.background and not inbound.echo.store:
             raise TurnFailure("invalid_request", "background: needs `store` to be true", param="background")
@@ -138,8 +152,11 @@ def _failed_openly(running: RunningResponse) -> bool:
 class Compact(Responses):
     """`POST /v1/responses/compact`: the conversation summed up by its own model, as items to go on with."""
 
-    def decoded(self, request: RequestBody, arrival: Arrival, stored: Stored | None) -> Inbound[Echo]:
-        inbound = super().decoded(request, arrival, stored)
+    def decoded(
+        self, request: RequestBody, arrival: Arrival, stored: Stored | None, offer: HostedOffer = NOTHING
+    ) -> Inbound[Echo]:
+        inbound = super().decoded(request, arrival, stored, offer)
+        inbound.hosted = {}
         echo = inbound.echo
         if not echo.compaction:
             inbound.conversation = responses.summary_request(inbound.conversation)

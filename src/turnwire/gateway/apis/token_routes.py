@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from turnwire.gateway.door.limits import RequestLimits
+from turnwire.gateway.hosted.tools import HostedTools
 from turnwire.gateway.transports.http import read_arrival
 from turnwire.gateway.turns.runtime import ModelRuntime
 from turnwire.protocols import anthropic, tokenize
@@ -28,6 +29,7 @@ T = TypeVar("T")
 class Models(Protocol):
     max_body: int
     limits: RequestLimits
+    hosted: HostedTools
 
     def runtime_for(self, model: str) -> ModelRuntime: ...
 
@@ -41,7 +43,9 @@ class TokenRoutes:
     async def count(self, request: Request) -> Response:
         """What `input_tokens` of the same request would be."""
         arrival = await read_arrival(request.scope, request.receive, self._models.max_body)
-        inbound = anthropic.decode_count(arrival.body, arrival.headers, limits=self._models.limits.wire)
+        offer = await self._models.hosted.offer(arrival.key)
+        limits = self._models.limits.wire
+        inbound = anthropic.decode_count(arrival.body, arrival.headers, limits=limits, offer=offer)
         runtime = self._models.runtime_for(inbound.conversation.model)
         _counted_here(runtime)
         prompt = await runtime.build(inbound.conversation, arrival.tenant)

@@ -18,6 +18,7 @@ from turnwire.engines.scripted.script import ScriptError
 from turnwire.engines.spec import SpecError
 from turnwire.gateway.models import ServedModels
 from turnwire.gateway.settings import ModelSettings, Settings
+from turnwire.gateway.setup.config_check import tool_problems
 from turnwire.gateway.setup.engine_keys import EngineKeyError
 from turnwire.gateway.setup.seal_keys import SealKeyError, seal_keys
 from turnwire.gateway.setup.sources import PromptSource, SourceError
@@ -73,6 +74,8 @@ async def assemble(settings: Settings, progress: Progress | None = None) -> Mode
 async def assemble_models(settings: Settings, progress: Progress | None = None) -> list[ModelRuntime]:
     """Start every model's engines and put the models together. `progress` is told of downloads."""
     started: list[ModelRuntime] = []
+    if wrong := tool_problems(settings.tools):
+        raise AssemblyError(wrong[0])
     try:
         sealer = Sealer(seal_keys(settings))
         shared = _Shared(settings, load_book(settings.profiles), sealer, _turn_store(settings, sealer), progress)

@@ -10,12 +10,13 @@ from pathlib import Path
 
 from turnwire.engines.spec import SpecError, parse_spec
 from turnwire.gateway.door.keys import Keyring, KeysError
-from turnwire.gateway.settings import ModelSettings, Settings
+from turnwire.gateway.hosted.mcp_server import mcp_missing
+from turnwire.gateway.settings import ModelSettings, Settings, ToolSettings
 from turnwire.gateway.setup.engine_keys import EngineKeyError, engine_key
 from turnwire.parsers import UnknownDialect, dialect_from_flag
 from turnwire.profiles import ProfileError, load_book
 
-__all__ = ["problems"]
+__all__ = ["problems", "tool_problems"]
 
 
 def problems(settings: Settings, environ: Mapping[str, str]) -> list[str]:
@@ -30,9 +31,22 @@ def problems(settings: Settings, environ: Mapping[str, str]) -> list[str]:
         load_book(settings.profiles)
     except ProfileError as error:
         found.append(str(error))
+    found += tool_problems(settings.tools)
     for model in settings.served():
         told = f"model {model.name}: " if settings.models else ""
         found += [f"{told}{problem}" for problem in _model(model, environ)]
+    return found
+
+
+def tool_problems(tools: Mapping[str, ToolSettings]) -> list[str]:
+    """What is wrong with the tables of tools."""
+    missing = mcp_missing() if tools else None
+    found = [missing] if missing is not None else []
+    for label, tool in tools.items():
+        if isinstance(tool.mcp, str) and not tool.mcp.startswith(("http://", "https://")):
+            found.append(f"tools.{label}: mcp must be an http address, or a command as a list such as ['my-server']")
+        elif not tool.mcp:
+            found.append(f"tools.{label}: the command of mcp is empty")
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from turnwire.gateway.settings import ModelSettings, Settings, described
+from turnwire.gateway.settings import ModelSettings, Settings, ToolSettings, described
 
 __all__ = ["GROUPS", "commented_file"]
 
@@ -46,7 +46,7 @@ def commented_file() -> str:
     ]
     texts = described(Settings)
     for field in msgspec.structs.fields(Settings):
-        if field.name == "models":
+        if field.name in ("models", "tools"):
             continue
         if field.name in GROUPS:
             lines += ["", f"# --- {GROUPS[field.name]} ---", ""]
@@ -60,6 +60,12 @@ def commented_file() -> str:
         value = _EXAMPLE.get(field.name, field.default)
         lines.append(f"#{field.name} = {_toml(value)}".ljust(44) + f" # {texts[field.name]}")
     lines.append("#defaults = { max_tokens = 4096, temperature = 0.7 }".ljust(44) + f" # {texts['defaults']}")
+    lines += ["", "# --- Tools that the gateway runs: web_search, web_fetch, or the label of an MCP server ---", ""]
+    lines.append("#[tools.web_search]")
+    texts = described(ToolSettings)
+    for field in msgspec.structs.fields(ToolSettings):
+        value = "https://search.example/mcp" if field.name == "mcp" else field.default
+        lines.append(f"#{field.name} = {_toml(value)}".ljust(44) + f" # {texts[field.name]}")
     return "\n".join(lines) + "\n"
 
 

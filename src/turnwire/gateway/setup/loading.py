@@ -16,14 +16,15 @@ from typing import Any
 
 import msgspec
 
-from turnwire.gateway.settings import ONE_MODEL, ModelSettings, Settings, SettingsError
+from turnwire.gateway.settings import ONE_MODEL, ModelSettings, Settings, SettingsError, ToolSettings
 
 __all__ = ["Loaded", "load", "load_settings"]
 
 # Variables that belong to clients, to tests, or name the file itself.
 _OTHER_VARIABLES = frozenset({"CONFIG", "URL", "API_KEY", "END", "SHARED", "EXAMPLES"})
 _LISTS = frozenset({"alias", "allowed_hosts"})
-_NAMES = tuple(field.name for field in msgspec.structs.fields(Settings) if field.name != "models")
+_TABLES = ("models", "tools")
+_NAMES = tuple(field.name for field in msgspec.structs.fields(Settings) if field.name not in _TABLES)
 _MODEL_NAMES = tuple(field.name for field in msgspec.structs.fields(ModelSettings))
 _PLACE = re.compile(r" - at `\$(.*)`$")
 
@@ -103,12 +104,27 @@ def _take_file(file: _File, values: dict[str, Any], origins: dict[str, str]) -> 
             values["models"] = [_table(file, number, table) for number, table in enumerate(value)]
             origins["models"] = file.place("model")
             continue
+        if name == "tools" and isinstance(value, dict):
+            values["tools"] = {label: _tool(file, label, table) for label, table in value.items()}
+            origins["tools"] = file.place("tools")
+            continue
         if name not in _NAMES:
             raise SettingsError(f"{file.place(key)}: unknown setting '{key}'.{_hint(name, _NAMES)}")
         if value == "":
             # As `turnwire config init` shows a setting that has no value.
             continue
         values[name], origins[name] = value, file.place(name)
+
+
+def _tool(file: _File, label: str, table: Any) -> dict[str, Any]:
+    if not isinstance(table, dict) or "mcp" not in table:
+        raise SettingsError(f"{file.path}: write [tools.{label}] with `mcp`: an address, or a command as a list.")
+    known = {key.replace("-", "_"): value for key, value in table.items()}
+    names = [field.name for field in msgspec.structs.fields(ToolSettings)]
+    for name in known:
+        if name not in names:
+            raise SettingsError(f"{file.place(name)}: unknown setting '{name}' of [tools.{label}].{_hint(name, names)}")
+    return known
 
 
 def _table(file: _File, number: int, table: Any) -> dict[str, Any]:

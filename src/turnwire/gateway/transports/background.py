@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Protocol
 
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from turnwire.gateway.apis.api import Headers
 from turnwire.gateway.apis.responses import Responses
+from turnwire.gateway.hosted.beginning import Hosting, begin_turn
 from turnwire.gateway.stores.responses import ResponseLog
 from turnwire.gateway.turns.arrival import Arrival
-from turnwire.gateway.turns.ids import mint
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.gateway.turns.turn import Turn
 from turnwire.gateway.turns.watching import Reporting, run_watched
@@ -31,10 +32,14 @@ MAX_BACKGROUND = 64
 """Background turns of one tenant."""
 
 
+class _Running(Reporting, Hosting, Protocol):
+    """What a background turn needs of the gateway."""
+
+
 class Background:
     """Runs background turns of the Responses API."""
 
-    def __init__(self, gateway: Reporting, api: Responses) -> None:
+    def __init__(self, gateway: _Running, api: Responses) -> None:
         self._gateway = gateway
         self._api = api
 
@@ -59,7 +64,7 @@ class Background:
             store.end(running)
             raise
         store.keep_log(running, frames)
-        turn = Turn(record, encoder, frames, mint=lambda: mint(self._api.call_prefix), finished=self._api.finished)
+        turn = begin_turn(self._gateway, self._api, record, encoder, frames)
         running.task = asyncio.create_task(self._run(turn, encoder, arrival))
         if record.inbound.stream:
             await follow(frames, -1, headers)(scope, receive, send)

@@ -16,14 +16,14 @@ from starlette.types import Receive, Scope, Send
 
 from turnwire.gateway.apis.api import Api
 from turnwire.gateway.door.bodies import expand
+from turnwire.gateway.hosted.beginning import Hosting, begin_turn
 from turnwire.gateway.transports.sinks import http_sink
 from turnwire.gateway.turns.admission import Admitting, admit, refuse_while_draining
 from turnwire.gateway.turns.arrival import Arrival
-from turnwire.gateway.turns.ids import mint
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.gateway.turns.side_by_side import SharedSink, run_turns
 from turnwire.gateway.turns.sink import Sink
-from turnwire.gateway.turns.turn import ClientGone, Turn
+from turnwire.gateway.turns.turn import ClientGone
 from turnwire.gateway.turns.watching import Reporting
 from turnwire.protocols.wire import ErrorReply, TurnFailure
 
@@ -34,7 +34,7 @@ log = logging.getLogger("turnwire.http")
 E = TypeVar("E")
 
 
-class Serving(Admitting, Reporting, Protocol):
+class Serving(Admitting, Reporting, Hosting, Protocol):
     """What a transport needs of the gateway."""
 
     max_body: int
@@ -138,7 +138,7 @@ class TurnEndpoint(Generic[E]):
         answer = http_sink(scope, receive, send, encoders[0].media_type, api.headers(records[0]))
         sink: Sink = answer if len(records) == 1 else SharedSink(answer)
         turns = [
-            Turn(record, encoder, sink, mint=lambda: mint(api.call_prefix), finished=api.finished)
+            begin_turn(self._gateway, api, record, encoder, sink)
             for record, encoder in zip(records, encoders, strict=True)
         ]
         clean = False

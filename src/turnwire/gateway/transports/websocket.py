@@ -18,14 +18,14 @@ from starlette.types import Receive, Scope, Send
 
 from turnwire.gateway.apis.api import Headers
 from turnwire.gateway.apis.responses import Responses, response_facts
+from turnwire.gateway.hosted.beginning import begin_turn
 from turnwire.gateway.transports.http import Serving, headers_of
 from turnwire.gateway.transports.sinks import Pump
 from turnwire.gateway.turns.admission import admit
 from turnwire.gateway.turns.arrival import Arrival
-from turnwire.gateway.turns.ids import mint
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.gateway.turns.sink import Reader
-from turnwire.gateway.turns.turn import ClientGone, Turn
+from turnwire.gateway.turns.turn import ClientGone
 from turnwire.gateway.turns.watching import run_watched
 from turnwire.protocols import responses
 from turnwire.protocols.framing import LINES, SSE, Framing
@@ -113,9 +113,10 @@ class _SocketResponses:
         else:
             items = await store.items(arrival.tenant, request.references) if request.references else {}
             stored = Stored(items=items, history=known)
+        offer = await self._api.offer(arrival)
         self._earlier = stored.history if stored is not None and stored.history is not None else ()
         try:
-            inbound = self._api.decoded(request, arrival, stored)
+            inbound = self._api.decoded(request, arrival, stored, offer)
         except TurnFailure:
             # As the vendor does: what a refused request went on from is no longer remembered by the connection.
             self._remembered.pop(request.previous_response_id or "", None)
@@ -245,7 +246,7 @@ class _Connection:
         api = self._api
         (encoder,) = api.begin([record], LINES)
         assert isinstance(encoder, StreamEncoder)
-        turn = Turn(record, encoder, self._sink, mint=lambda: mint(api.call_prefix), finished=api.finished)
+        turn = begin_turn(self._gateway, api, record, encoder, self._sink)
         try:
             await run_watched(self._gateway, turn)
         except TurnFailure as failure:

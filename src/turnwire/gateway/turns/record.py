@@ -19,7 +19,7 @@ from turnwire.prompts.prompt import Prompt
 from turnwire.prompts.recall.witness import Witness
 from turnwire.protocols.reply import Reply
 from turnwire.protocols.wire import Inbound, TurnFailure
-from turnwire.turns import Finished, Note, Usage
+from turnwire.turns import Finished, Message, Note, Usage
 
 __all__ = ["BlockTimes", "TurnOutcome", "TurnRecord"]
 
@@ -57,7 +57,8 @@ class TurnRecord(msgspec.Struct, Generic[E], kw_only=True):
     `cancelled`); `silence` is how long its engine said
     nothing, `dispatches` how long each call took from parsed to written; `route` is where it ran, `blocks` when
     each part of the answer came. `overflow` is the refusal of a prompt that cannot fit and was never rendered: APIs say
-    that in the words of a turn, so it is raised by the turn."""
+    that in the words of a turn, so it is raised by the turn. `rounds` are the earlier rounds
+    of the same answer, where the gateway ran tools between them."""
 
     api: str
     turn_id: str
@@ -81,6 +82,7 @@ class TurnRecord(msgspec.Struct, Generic[E], kw_only=True):
     route: Route | None = None
     blocks: list[BlockTimes] = []
     overflow: TurnFailure | None = None
+    rounds: tuple[Message, ...] = ()
 
     @property
     def finish(self) -> str:

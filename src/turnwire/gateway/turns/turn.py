@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -39,7 +39,7 @@ from turnwire.protocols.reply import Reply
 from turnwire.protocols.wire import Encoder, ErrorKind, TurnFailure
 from turnwire.turns import BlockDelta, Event, Finished, FinishReason, Note, Sampling, SealCarried, TokensScored, Usage
 
-__all__ = ["ClientGone", "Turn", "failure_of"]
+__all__ = ["ClientGone", "Rounds", "Turn", "failure_of"]
 
 log = logging.getLogger("turnwire.turn")
 
@@ -60,6 +60,29 @@ _ENDINGS: dict[str, tuple[ErrorKind, str]] = {
 }
 
 
+class Rounds(Protocol):
+    """The rounds of an answer in which the gateway runs tools; see gateway.hosted.rounds."""
+
+    follows: bool
+
+    @property
+    def pending(self) -> bool:
+        """Whether the round that just ended has calls of ours."""
+        ...
+
+    async def answer(self, put: Callable[[bytes], None]) -> None:
+        """Run them."""
+        ...
+
+    async def close(self) -> bytes:
+        """The end of an answer whose last round called a tool."""
+        ...
+
+    async def following(self) -> TurnRecord[Any]:
+        """The next round."""
+        ...
+
+
 class ClientGone(Exception):
     """The client closed the connection before its answer was complete."""
 
@@ -67,6 +90,12 @@ class ClientGone(Exception):
 def failure_of(error: EngineError) -> TurnFailure:
     """An engine's failure in the words of the wire."""
     return TurnFailure(_ENGINE_FAILURES[error.kind], error.message, retry_after=error.retry_after)
+
+
+def _ending(reason: str) -> Exception:
+    """What a turn that is ended early raises."""
+    words = _ENDINGS.get(reason)
+    return ClientGone() if words is None else TurnFailure(*words, retry_after=1)
 
 
 def _scored(batch: TokenBatch) -> TokensScored:
@@ -89,6 +118,7 @@ class Turn:
         *,
         mint: Callable[[], str],
         finished: Callable[[TurnRecord[Any]], Awaitable[None]] | None = None,
+        rounds: Rounds | None = None,
     ) -> None:
         self.record = record
         self.encoder = encoder
@@ -97,6 +127,10 @@ class Turn:
         self.opened = False
         self.cut = False
         self._finished = finished
+        self._mint = mint
+        self._rounds = rounds
+        self._tools: asyncio.Task[None] | None = None
+        self._left: Exception | None = None
         self._log = OutputLog()
         self._witness = Witness()
         runtime, prompt = record.runtime, record.prompt
@@ -389,8 +423,10 @@ class Turn:
         """End the turn early: `idle`, `stalled`, `shutdown`, `cancelled` or `gone`."""
         if self.record.ended_by is None and not self._ended.done():
             self.record.ended_by = reason
-            words = _ENDINGS.get(reason)
-            self._end(ClientGone() if words is None else TurnFailure(*words, retry_after=1))
+            self._end(_ending(reason))
+        elif self.record.ended_by is None and self._tools is not None and not self._tools.done():
+            self.record.ended_by, self._left = reason, _ending(reason)
+            self._tools.cancel()
 
     # ------------------------------------------------------------------------------------------------- the end
 
@@ -434,7 +470,39 @@ class Turn:
         if self._finished is not None:
             await self._finished(record)
         self._put(data)
-        self._open()
+        if self._rounds is not None and self._rounds.pending:
+            await self._run_tools(self._rounds)
+        else:
+            self._open()
+
+    async def _run_tools(self, rounds: Rounds) -> None:
+        """Answer the calls that are the gateway's to run; without another round the answer ends here."""
+        self._tools = asyncio.create_task(rounds.answer(self._put))
+        try:
+            await self._tools
+        except asyncio.CancelledError:
+            if self._left is not None:
+                raise self._left from None
+            raise
+        finally:
+            self._tools.cancel()
+        if not rounds.follows:
+            self._put(await rounds.close())
+            self._open()
+
+    async def following(self) -> Turn | None:
+        """The turn that goes on with this answer; None where it is over."""
+        rounds = self._rounds
+        if rounds is None or not rounds.follows:
+            return None
+        try:
+            record = await rounds.following()
+        except TurnFailure as failure:
+            self._fail(failure)
+            return None
+        turn = Turn(record, self.encoder, self.sink, mint=self._mint, finished=self._finished, rounds=rounds)
+        turn.opened = self.opened
+        return turn
 
     def _reason(self, completion: Completion) -> FinishReason:
         """An engine that parses by itself may say `stop` after a call; a call in the stream decides."""

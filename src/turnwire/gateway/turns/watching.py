@@ -25,12 +25,21 @@ class Reporting(Protocol):
 
 
 async def run_watched(gateway: Reporting, turn: Turn) -> TurnOutcome:
-    """Run a turn to its end; raises what `Turn.run` raises."""
-    record, heartbeat = turn.record, gateway.heartbeat
+    """Run a turn and those that go on with its answer to their end; raises what `Turn.run` raises."""
+    heartbeat = gateway.heartbeat
+    first, following = turn, None
     heartbeat.watch(turn)
-    turn.sink.attach(turn)
-    try:
-        return await turn.run()
-    finally:
-        record.silence = heartbeat.forget(turn)
-        gateway.finished(record)
+    while True:
+        turn.sink.attach(turn)
+        try:
+            outcome = await turn.run()
+            following = await turn.following()
+            if following is not None:
+                heartbeat.watch(following)
+        finally:
+            turn.record.silence = heartbeat.forget(turn)
+            gateway.finished(turn.record)
+            first.opened, first.cut = turn.opened, turn.cut
+        if following is None:
+            return outcome
+        turn = following

@@ -16,7 +16,7 @@ from turnwire.protocols.anthropic.request.context_management import TokenCounter
 from turnwire.protocols.anthropic.vocabulary import message_id
 from turnwire.protocols.fields.body import invalid
 from turnwire.protocols.wire import Inbound, TurnFailure
-from turnwire.turns import Block, Message, Tool, ToolCallBlock, ToolResultBlock
+from turnwire.turns import Block, HostedUse, Message, Tool, ToolCallBlock, ToolResultBlock
 
 __all__ = [
     "KeptThread",
@@ -34,6 +34,7 @@ class ThreadRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
+    hosted: dict[str, HostedUse] = {}
 
 
 class KeptThread(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,10 +50,12 @@ _RECORD = msgspec.msgpack.Decoder(ThreadRecord)
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def record_turn(inbound: Inbound[Echo], reply: Message) -> ThreadRecord:
-    """What to keep of a finished turn whose request had a `thread`."""
+def record_turn(inbound: Inbound[Echo], reply: Message, rounds: Sequence[Message] = ()) -> ThreadRecord:
+    """What to keep of a finished turn whose request had a `thread`; `rounds` came before its last words."""
     history = inbound.echo.history if inbound.echo.history is not None else inbound.conversation.messages
-    return ThreadRecord(messages=(*history, reply), tools=inbound.conversation.tools)
+    return ThreadRecord(
+        messages=(*history, *rounds, reply), tools=inbound.conversation.tools, hosted=dict(inbound.hosted)
+    )
 
 
 def continue_thread(
@@ -82,7 +85,7 @@ def continue_thread(
     echo = msgspec.structs.replace(
         echo, history=history, applied_edits=applied if echo.applied_edits is not None else None
     )
-    return msgspec.structs.replace(inbound, conversation=conversation, echo=echo)
+    return msgspec.structs.replace(inbound, conversation=conversation, echo=echo, hosted=record.hosted)
 
 
 def thread_key(inbound: Inbound[Echo]) -> str | None:
@@ -91,11 +94,14 @@ def thread_key(inbound: Inbound[Echo]) -> str | None:
     return link.previous_message_id if link is not None else None
 
 
-def kept_thread(inbound: Inbound[Echo], turn_id: str, reply: Message) -> KeptThread | None:
+def kept_thread(
+    inbound: Inbound[Echo], turn_id: str, reply: Message, rounds: Sequence[Message] = ()
+) -> KeptThread | None:
     """What to keep of a finished turn; None where its request had no `thread`."""
     if inbound.echo.thread is None:
         return None
-    return KeptThread(key=message_id(turn_id), value=_encode(record_turn(inbound, reply)), replaces=thread_key(inbound))
+    record = record_turn(inbound, reply, rounds)
+    return KeptThread(key=message_id(turn_id), value=_encode(record), replaces=thread_key(inbound))
 
 
 def read_record(data: bytes | None) -> ThreadRecord | None:

@@ -9,7 +9,16 @@ from collections.abc import Mapping
 
 from turnwire.turns import FinishReason, Usage
 
-__all__ = ["NO_SEAL", "UNPARSED_INPUT", "delta_usage_object", "message_id", "stop_reason", "turn_of", "usage_object"]
+__all__ = [
+    "NO_SEAL",
+    "UNPARSED_INPUT",
+    "delta_usage_object",
+    "hosted_usage",
+    "message_id",
+    "stop_reason",
+    "turn_of",
+    "usage_object",
+]
 
 NO_SEAL = "unsealed"
 """The signature of a thought that has no seal. Clients drop or rewrite thoughts whose signature is empty."""
@@ -23,6 +32,7 @@ _STOP_REASONS: Mapping[FinishReason, str] = {
     "length": "max_tokens",
     "stop_sequence": "stop_sequence",
     "content_filter": "refusal",
+    "paused": "pause_turn",
 }
 
 
@@ -55,6 +65,12 @@ def delta_usage_object(usage: Usage) -> dict[str, object]:
         "output_tokens": usage.output,
         "output_tokens_details": {"thinking_tokens": min(usage.reasoning, usage.output)},
     }
+
+
+def hosted_usage(counts: Mapping[str, int]) -> dict[str, object]:
+    """How often each hosted tool was run; nothing where none was."""
+    told = {f"{kind}_requests": counts.get(kind, 0) for kind in ("web_search", "web_fetch")}
+    return {"server_tool_use": told} if any(told.values()) else {}
 
 
 def usage_object(usage: Usage) -> dict[str, object]:

@@ -2,7 +2,8 @@
 
 Promise: every tool the client itself can run reaches the model under a name that is unique in the request, and a call
 by that name finds its way back to the client's own words (`name`, `namespace`, kind of item). What only OpenAI's
-servers could run is left out and noted, never refused. The same definitions always give the same names.
+servers could run is offered where the gateway runs it, else left out and noted, never refused. The same definitions
+always give the same names.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import msgspec
 from turnwire.conventions import raw_input_schema
 from turnwire.protocols.fields.body import invalid
 from turnwire.protocols.fields.decoded import PartNote
-from turnwire.turns import Tool
+from turnwire.protocols.hosted.offer import NOTHING, SEARCH, HostedOffer, domains, server_tools
+from turnwire.turns import HostedUse, Tool
 
 __all__ = ["CallKind", "Origin", "Toolbox", "flat_name"]
 
@@ -59,8 +61,10 @@ def flat_name(name: str, namespace: str | None) -> str:
 class Toolbox:
     """The tools of one request. `add` reads definitions in the order given; `origin` and `name_of` translate."""
 
-    def __init__(self) -> None:
+    def __init__(self, offer: HostedOffer = NOTHING) -> None:
         self.tools: list[Tool] = []
+        self.hosted: dict[str, HostedUse] = {}
+        self._offer_of_gateway = offer
         self.client_search = False
         self._origins: dict[str, Origin] = {}
         self._names: dict[tuple[str | None, str], str] = {}
@@ -68,8 +72,9 @@ class Toolbox:
 
     def copy(self) -> Toolbox:
         """The same tools in a box of its own, so that what one request adds does not reach another."""
-        other = Toolbox()
+        other = Toolbox(self._offer_of_gateway)
         other.tools = list(self.tools)
+        other.hosted = dict(self.hosted)
         other.client_search = self.client_search
         other._origins = dict(self._origins)
         other._names = dict(self._names)
@@ -90,6 +95,8 @@ class Toolbox:
                 raise invalid(place, "must be an object")
             if definition.get("type") == "namespace":
                 added += self._namespace(definition, place, deferred)
+            elif run_here := self._run_here(definition, place):
+                added += run_here
             elif (name := self._one(definition, place, None, "", deferred)) is not None:
                 added.append(name)
         return tuple(added), tuple(self._notes)
@@ -114,6 +121,38 @@ class Toolbox:
     def load_all(self) -> None:
         """Put every deferred tool in view."""
         self.tools = [msgspec.structs.replace(t, deferred=False) if t.deferred else t for t in self.tools]
+
+    def _run_here(self, definition: dict[str, Any], path: str) -> list[str]:
+        """The model's names of the tools behind a definition that the gateway runs itself."""
+        kind = definition.get("type")
+        offer = self._offer_of_gateway
+        found: list[tuple[Tool, HostedUse]] = []
+        if isinstance(kind, str) and kind.startswith("web_search") and SEARCH.name in offer.kinds:
+            filters = definition.get("filters")
+            listed = filters if isinstance(filters, dict) else {}
+            use = HostedUse(
+                kind="web_search",
+                server=SEARCH.name,
+                allowed=domains(listed.get("allowed_domains")),
+                blocked=domains(listed.get("blocked_domains")),
+            )
+            found = [(SEARCH, use)]
+        elif kind == "mcp":
+            label, allowed = definition.get("server_label"), definition.get("allowed_tools")
+            if isinstance(label, str) and label in offer.servers:
+                if definition.get("require_approval") != "never":
+                    text = f"approval of calls is not offered; {label[:64]} needs require_approval: never"
+                    self._notes.append(PartNote("tools.approval_needed", path, text, label[:64]))
+                    return []
+                names = allowed.get("tool_names") if isinstance(allowed, dict) else allowed
+                found = server_tools(offer, label, names if isinstance(names, list) else None)
+        for tool, use in found:
+            if tool.name not in self._origins:
+                self._origins[tool.name] = Origin(tool.name)
+                self._names[(None, tool.name)] = tool.name
+                self.tools.append(tool)
+                self.hosted[tool.name] = use
+        return [tool.name for tool, _ in found if tool.name in self.hosted]
 
     def _namespace(self, definition: dict[str, Any], path: str, deferred: bool) -> list[str]:
         namespace = _text(definition, "name", path)

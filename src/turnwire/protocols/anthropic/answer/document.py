@@ -15,13 +15,15 @@ from turnwire.protocols.anthropic.echo import Echo
 from turnwire.protocols.anthropic.vocabulary import (
     NO_SEAL,
     UNPARSED_INPUT,
+    hosted_usage,
     message_id,
     stop_reason,
     usage_object,
 )
+from turnwire.protocols.hosted.message_blocks import content_block
 from turnwire.protocols.reply import Reply, ReplyBlock
 from turnwire.protocols.wire import TurnFacts, TurnFailure
-from turnwire.turns import Event, Finished, Usage
+from turnwire.turns import Event, Finished, HostedAnswered, Usage
 
 __all__ = ["DocumentEncoder"]
 
@@ -69,7 +71,7 @@ class DocumentEncoder:
             "content": [content for block in reply.blocks if (content := self._content(block)) is not None],
             "stop_reason": reason,
             "stop_sequence": event.stop_sequence,
-            "usage": usage_object(reply.usage),
+            "usage": {**usage_object(reply.usage), **hosted_usage(_runs(reply))},
         }
         if self._echo.diagnostics:
             message["diagnostics"] = self._facts.diagnostics
@@ -90,9 +92,21 @@ class DocumentEncoder:
                 return {"type": "thinking", "thinking": shown, "signature": block.seal or NO_SEAL}
             case "tool_call":
                 return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": _input(block)}
+            case "hosted":
+                return content_block(block.hosted) if block.hosted is not None else None
             case "seal":
                 self.carried = bool(self._carries and block.seal)
                 return {"type": "redacted_thinking", "data": block.seal} if self.carried else None
+
+
+def _runs(reply: Reply) -> dict[str, int]:
+    """How often each hosted tool was run."""
+    counts: dict[str, int] = {}
+    for block in reply.blocks:
+        if isinstance(block.hosted, HostedAnswered) and not block.hosted.answer.error:
+            kind = block.hosted.call.use.kind
+            counts[kind] = counts.get(kind, 0) + 1
+    return counts
 
 
 def _input(call: ReplyBlock) -> object:

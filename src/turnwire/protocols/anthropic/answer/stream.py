@@ -11,8 +11,16 @@ from collections.abc import Sequence
 
 from turnwire.protocols.anthropic.answer.errors import error_object
 from turnwire.protocols.anthropic.echo import Echo
-from turnwire.protocols.anthropic.vocabulary import NO_SEAL, delta_usage_object, message_id, stop_reason, usage_object
+from turnwire.protocols.anthropic.vocabulary import (
+    NO_SEAL,
+    delta_usage_object,
+    hosted_usage,
+    message_id,
+    stop_reason,
+    usage_object,
+)
 from turnwire.protocols.framing import SSE, Framing, quoted
+from turnwire.protocols.hosted.message_blocks import content_block, frames
 from turnwire.protocols.wire import ErrorKind, TurnFacts, TurnFailure
 from turnwire.turns import (
     BlockClosed,
@@ -20,6 +28,8 @@ from turnwire.turns import (
     BlockOpened,
     Event,
     Finished,
+    HostedAnswered,
+    HostedCalled,
     SealCarried,
     ToolCallClosed,
     Usage,
@@ -65,6 +75,7 @@ class StreamEncoder:
         self._open: dict[int, _Open] = {}
         self._blocks = 0
         self._calls = 0
+        self._hosted: dict[str, int] = {}
         self._spoke = False
         self._usage = Usage(0)
         self._ended = False
@@ -96,6 +107,8 @@ class StreamEncoder:
                 self._closed(event, out)
             elif isinstance(event, ToolCallClosed):
                 self._call_closed(event, out)
+            elif isinstance(event, HostedCalled | HostedAnswered):
+                self._ran(event, out)
             elif isinstance(event, SealCarried):
                 self._carry(event, out)
             elif isinstance(event, Usage):
@@ -173,11 +186,18 @@ class StreamEncoder:
         self._calls += 1
         out.append(self._stop(block.index))
 
+    def _ran(self, event: HostedCalled | HostedAnswered, out: list[bytes]) -> None:
+        """A call that the gateway runs itself, or its answer: a whole block."""
+        if isinstance(event, HostedAnswered) and not event.answer.error:
+            self._hosted[event.call.use.kind] = self._hosted.get(event.call.use.kind, 0) + 1
+        out.append(frames(self._framing, self._blocks, content_block(event)))
+        self._blocks += 1
+
     def _carry(self, event: SealCarried, out: list[bytes]) -> None:
         """A trailing redacted thought carries the seal of what the model wrote after its last thought. It is not sent
         after text alone: clients take a message without calls for the final answer, and some read that from its last
         block, so that a trailing thought would hide the text."""
-        if not (self._echo.thinking and event.seal and (self._calls or not self._spoke)):
+        if not (self._echo.thinking and event.seal and (self._calls or not self._spoke or event.more)):
             return
         self.carried = True
         block = _Open("reasoning")
@@ -192,7 +212,7 @@ class StreamEncoder:
         closing: dict[str, object] = {
             "type": "message_delta",
             "delta": {"stop_reason": reason, "stop_sequence": event.stop_sequence},
-            "usage": delta_usage_object(self._usage),
+            "usage": {**delta_usage_object(self._usage), **hosted_usage(self._hosted)},
         }
         if self._echo.applied_edits is not None:
             closing["context_management"] = {"applied_edits": self._echo.applied_edits}

@@ -25,6 +25,7 @@ from turnwire.protocols.fields.body import (
     text_of,
 )
 from turnwire.protocols.fields.decoded import PartNote
+from turnwire.protocols.hosted.message_blocks import CALLS, RESULTS, called_name, own_id, read_result, runs
 from turnwire.protocols.limits import Limits
 from turnwire.turns import (
     JSON,
@@ -61,6 +62,7 @@ class _WireBlock(msgspec.Struct):
     title: str | None = None
     context: str | None = None
     tool_name: str | None = None
+    server_name: str | None = None
 
 
 class _WireSource(msgspec.Struct):
@@ -133,6 +135,13 @@ class BlockReader:
                 yield ReasoningBlock(text="", seal=wire.data or None, redacted=True)
             case "tool_use":
                 yield self._call(wire, path)
+            case kind if kind in CALLS and runs(kind, wire.id, wire.name, wire.server_name):
+                yield self._hosted_call(wire, path)
+            case kind if kind in RESULTS:
+                if not wire.tool_use_id:
+                    raise invalid(f"{path}.tool_use_id", "a tool result needs the id of its call")
+                content = any_value(wire.content, f"{path}.content", self._limits.depth) if wire.content else None
+                yield read_result(kind, wire.tool_use_id, content, bool(wire.is_error))
             case "tool_result":
                 yield self._result(wire, path)
             case "image":
@@ -154,6 +163,14 @@ class BlockReader:
             raise invalid(f"{path}.name", "a tool_use block needs a name")
         self.calls.append((wire.id, wire.name))
         return ToolCallBlock(id=wire.id, name=wire.name, arguments=self._arguments(wire.input, f"{path}.input"))
+
+    def _hosted_call(self, wire: _WireBlock, path: str) -> ToolCallBlock:
+        """A call that a gateway ran; like any other, under the model's name of the tool."""
+        block = self._call(wire, path)
+        self.calls.pop()
+        name, call_id = called_name(block.name, wire.server_name), own_id(wire.type, block.id)
+        self.calls.append((call_id, name))
+        return msgspec.structs.replace(block, id=call_id, name=name)
 
     def _arguments(self, raw: msgspec.Raw, path: str) -> str:
         data = bytes(raw)

@@ -29,6 +29,7 @@ from turnwire.protocols.fields.extensions import Extensions, read_extensions
 from turnwire.protocols.fields.reader import Fields, whole
 from turnwire.protocols.fields.sampling import read_sampling
 from turnwire.protocols.fields.table import MESSAGES
+from turnwire.protocols.hosted.offer import NOTHING, HostedOffer
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.wire import Inbound, TurnFailure
 from turnwire.turns import Conversation, Message, OutputFormat, Thinking, Tool, TurnContext
@@ -43,18 +44,25 @@ def decode(
     limits: Limits | None = None,
     count_tokens: TokenCounter = estimate_tokens,
     cache: DecodedParts | None = None,
+    offer: HostedOffer = NOTHING,
 ) -> Inbound[Echo]:
     """Decode `POST /v1/messages`. Header names are lower case. `count_tokens` is asked only by context edits whose
-    trigger is a number of tokens. `cache` holds the parts of earlier requests."""
-    return _Request(Fields(body, MESSAGES, limits or Limits()), headers, cache).inbound(count_tokens)
+    trigger is a number of tokens. `cache` holds the parts of earlier requests; `offer` are the hosted tools that the
+    gateway runs."""
+    return _Request(Fields(body, MESSAGES, limits or Limits()), headers, cache, offer).inbound(count_tokens)
 
 
 def decode_count(
-    body: bytes, headers: Mapping[str, str], *, limits: Limits | None = None, cache: DecodedParts | None = None
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    limits: Limits | None = None,
+    cache: DecodedParts | None = None,
+    offer: HostedOffer = NOTHING,
 ) -> Inbound[Echo]:
     """Decode `POST /v1/messages/count_tokens`: the same conversation, never streamed."""
     fields = Fields(body, MESSAGES, limits or Limits(), refuse=False)
-    inbound = _Request(fields, headers, cache, runs=False).inbound(estimate_tokens)
+    inbound = _Request(fields, headers, cache, offer, runs=False).inbound(estimate_tokens)
     inbound.stream = False
     return inbound
 
@@ -63,9 +71,16 @@ class _Request:
     """One request while it is read; `runs` is false where its turn is only counted."""
 
     def __init__(
-        self, fields: Fields, headers: Mapping[str, str], cache: DecodedParts | None, *, runs: bool = True
+        self,
+        fields: Fields,
+        headers: Mapping[str, str],
+        cache: DecodedParts | None,
+        offer: HostedOffer,
+        *,
+        runs: bool = True,
     ) -> None:
         self.fields = fields
+        self.offer = offer
         self.runs = runs
         self.headers = headers
         self.limits = fields.limits
@@ -76,7 +91,7 @@ class _Request:
         model = fields.model()
         thread = self._thread()
         continued = thread is not None and thread.type == "continue"
-        offered = read_tools(fields, self.cache)
+        offered = read_tools(fields, self.cache, self.offer)
         read = read_messages(fields, offered.tools, self.cache)
         if not read.messages and thread is None:
             raise invalid("messages", "at least one message is needed")
@@ -119,6 +134,7 @@ class _Request:
             dispatch=self._dispatch(extensions),
             previous_turn=previous,
             echo=echo,
+            hosted=offered.uses,
         )
 
     def _refuse_search(self, conversation: Conversation, hosted: tuple[str, ...], stream: bool) -> None:

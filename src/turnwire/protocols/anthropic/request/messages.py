@@ -19,7 +19,7 @@ from turnwire.protocols.fields.reader import Fields
 from turnwire.protocols.limits import Limits
 from turnwire.turns import JSON, Block, Message, Role, TextBlock, Tool, ToolResultBlock
 
-__all__ = ["ReadMessages", "effort_of", "read_messages"]
+__all__ = ["ReadMessages", "effort_of", "read_messages", "rounds_of"]
 
 _ABSENT = msgspec.Raw(b"")
 _ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "developer"}
@@ -122,6 +122,11 @@ def _joined(fields: Fields, decoded: list[_Decoded], messages: list[Message], to
         message = one.named(names) if one.results else one.message
         if one.expires and index < last_user:
             notes.add("system.message_expired", f"messages.{index}: shown only until the next user message")
+        elif message.role == "assistant" and one.results:
+            messages += rounds_of(message)
+        elif message.role == "user" and messages and _only_results(messages[-1]) and _begins_with_result(message):
+            # Answers of tools that a gateway ran and of those that the client ran belong to one turn.
+            messages[-1] = Message(role="user", blocks=(*messages[-1].blocks, *message.blocks))
         elif message.blocks or message.role not in ("system", "developer"):
             messages.append(message)
         effort = one.effort or effort
@@ -130,6 +135,33 @@ def _joined(fields: Fields, decoded: list[_Decoded], messages: list[Message], to
     for key in list(unknown)[:16]:
         notes.add("request.field_ignored", f"messages.*.{key[:64]}: not used")
     return ReadMessages(tuple(messages), tools, effort)
+
+
+def rounds_of(message: Message) -> list[Message]:
+    """An answer of several rounds as the turns that it was made of: what the model said, then the answers of the tools
+    that a gateway ran, and so on."""
+    found: list[Message] = []
+    said: list[Block] = []
+    results: list[Block] = []
+    for block in message.blocks:
+        if isinstance(block, ToolResultBlock):
+            results.append(block)
+            continue
+        if results:
+            found += (Message(role="assistant", blocks=tuple(said)), Message(role="user", blocks=tuple(results)))
+            said, results = [], []
+        said.append(block)
+    if said or results:
+        found.append(Message(role="assistant", blocks=tuple(said)))
+    return [*found, Message(role="user", blocks=tuple(results))] if results else found
+
+
+def _only_results(message: Message) -> bool:
+    return message.role == "user" and all(isinstance(block, ToolResultBlock) for block in message.blocks)
+
+
+def _begins_with_result(message: Message) -> bool:
+    return bool(message.blocks) and isinstance(message.blocks[0], ToolResultBlock)
 
 
 def effort_of(config: JSON) -> str | None:

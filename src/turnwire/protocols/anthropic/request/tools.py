@@ -1,7 +1,7 @@
 """The tools of a request and the choice among them.
 
-Promise: every tool the client can run is offered to the model; a tool that only a hosted service could run is left out
-and noted, never refused.
+Promise: every tool the client can run is offered to the model, and every hosted tool that the gateway runs; any other
+hosted tool is left out and noted, never refused.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import msgspec
 from turnwire.protocols.fields.body import any_value, elements, first_byte, invalid, part
 from turnwire.protocols.fields.decoded import DecodedParts, PartNote, PartReader
 from turnwire.protocols.fields.reader import Fields
+from turnwire.protocols.hosted.offer import FETCH, NOTHING, SEARCH, HostedOffer, domains, server_tools
 from turnwire.protocols.limits import Limits
-from turnwire.turns import JSON, Tool, ToolChoice
+from turnwire.turns import JSON, HostedUse, Tool, ToolChoice
 
 __all__ = ["OfferedTools", "WireTool", "read_tool_choice", "read_tools", "tool_from"]
 
@@ -29,6 +30,10 @@ class WireTool(msgspec.Struct):
     input_schema: msgspec.Raw = msgspec.Raw(b"")
     defer_loading: bool | None = None
     strict: bool | None = None
+    max_uses: int | None = None
+    allowed_domains: JSON = None
+    blocked_domains: JSON = None
+    mcp_server_name: str | None = None
 
 
 class _WireChoice(msgspec.Struct):
@@ -88,37 +93,49 @@ _CLIENT_TOOLS: Mapping[str, tuple[str, dict[str, JSON]]] = {
 """Tools that the client runs but names only by type: prefix of the type, what they do, their arguments."""
 
 
+_KINDS: Mapping[str, Tool] = {"web_search_": SEARCH, "web_fetch_": FETCH}
+"""Hosted tools that a gateway can run: prefix of the type, and how the model sees them."""
+
+
 class OfferedTools(msgspec.Struct, frozen=True):
-    """The tools on offer, and the names of the hosted tools that are left out."""
+    """The tools on offer, the names of the hosted tools that are left out, and how those that are run here are used."""
 
     tools: tuple[Tool, ...] = ()
     hosted: tuple[str, ...] = ()
     notes: tuple[PartNote, ...] = ()
+    uses: Mapping[str, HostedUse] = msgspec.field(default_factory=dict)
 
 
-def read_tools(fields: Fields, cache: DecodedParts | None) -> OfferedTools:
+def read_tools(fields: Fields, cache: DecodedParts | None, offer: HostedOffer = NOTHING) -> OfferedTools:
     """The tools of a request. A list that was seen before is not decoded again."""
     raw = fields.raw("tools")
     if raw is None:
         return OfferedTools()
     limits = fields.limits
-    reader = PartReader(cache, lambda data: _tools(data, limits), "anthropic.tools", limits)
+    reader = PartReader(cache, lambda data: _tools(data, limits, offer), "anthropic.tools", limits, offer.mark)
     offered = reader.value(raw, "tools")
     fields.notes.on_part("tools", offered.notes)
     return offered
 
 
-def _tools(data: bytes, limits: Limits) -> OfferedTools:
+def _tools(data: bytes, limits: Limits, offer: HostedOffer) -> OfferedTools:
     items = elements(data, "", "must be a list of tools")
     if len(items) > limits.tools:
         raise invalid("", f"{len(items)} tools; the limit is {limits.tools}")
     tools: dict[str, Tool] = {}
     hosted: list[str] = []
     notes: list[PartNote] = []
+    uses: dict[str, HostedUse] = {}
     searches = False
     for index, item in enumerate(items):
         path = f".{index}"
         wire = part(_TOOL, item, path)
+        run_here = _run_here(wire, offer)
+        for own, use in run_here:
+            uses[own.name] = use
+            tools.setdefault(own.name, own)
+        if run_here:
+            continue
         tool = tool_from(wire, path, limits)
         if tool is None:
             kind = (wire.type or "")[:64]
@@ -136,7 +153,26 @@ def _tools(data: bytes, limits: Limits) -> OfferedTools:
         text = "hosted tool search is not offered: deferred tools are shown at once"
         notes.append(PartNote("tools.search_replaced", "", text))
         found = tuple(msgspec.structs.replace(tool, deferred=False) for tool in found)
-    return OfferedTools(found, tuple(hosted), tuple(notes))
+    return OfferedTools(found, tuple(hosted), tuple(notes), uses)
+
+
+def _run_here(wire: WireTool, offer: HostedOffer) -> list[tuple[Tool, HostedUse]]:
+    """The tools of a definition that the gateway runs itself."""
+    kind = wire.type or ""
+    if kind == "mcp_toolset":
+        return server_tools(offer, wire.mcp_server_name or "", None)
+    for prefix, tool in _KINDS.items():
+        if kind.startswith(prefix) and tool.name in offer.kinds:
+            name = wire.name or tool.name
+            use = HostedUse(
+                kind="web_search" if tool is SEARCH else "web_fetch",
+                server=tool.name,
+                most=wire.max_uses,
+                allowed=domains(wire.allowed_domains),
+                blocked=domains(wire.blocked_domains),
+            )
+            return [(msgspec.structs.replace(tool, name=name), use)]
+    return []
 
 
 def read_tool_choice(

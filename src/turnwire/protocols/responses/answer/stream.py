@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 from turnwire.protocols.framing import SSE, Framing, json_line, quoted
+from turnwire.protocols.hosted.answers import carrier
+from turnwire.protocols.hosted.response_items import answered_events, called_events, finished_item
 from turnwire.protocols.responses.answer.errors import failed_error
 from turnwire.protocols.responses.answer.output import (
     CustomCallItem,
@@ -35,6 +37,8 @@ from turnwire.turns import (
     Event,
     Finished,
     FinishReason,
+    HostedAnswered,
+    HostedCalled,
     SealCarried,
     ToolCallClosed,
     Usage,
@@ -109,6 +113,7 @@ class StreamEncoder:
         self._delta_head = b""
         self._items: list[bytes] = []
         self._calls = 0
+        self._hosted: dict[str, int] = {}
         self._usage: Usage | None = None
         self._opening = self._response(b"in_progress")
         self.document = self._response(self._openings[0][1])
@@ -118,7 +123,7 @@ class StreamEncoder:
     @property
     def output_items(self) -> tuple[dict[str, Any], ...]:
         """The items that are finished so far."""
-        return tuple(msgspec.json.decode(item) for item in self._items)
+        return tuple(msgspec.json.decode(item) for item in self._items if item)
 
     def start(self, usage: Usage) -> bytes:
         if not self.finished:
@@ -173,6 +178,10 @@ class StreamEncoder:
             return self._close(seal=one.seal, status=status)
         if isinstance(one, ToolCallClosed):
             return self._announced(one) + self._close(arguments=one.arguments, status=status)
+        if isinstance(one, HostedCalled):
+            return self._called(one)
+        if isinstance(one, HostedAnswered):
+            return self._answered(one)
         if isinstance(one, SealCarried):
             return self._carry(one.seal)
         if isinstance(one, Usage):
@@ -180,6 +189,22 @@ class StreamEncoder:
         elif isinstance(one, Finished):
             return self._finish(one)
         return b""
+
+    def _called(self, called: HostedCalled) -> bytes:
+        """A call that the gateway runs itself: its item has its place from now on."""
+        place = self._hosted[called.call_id] = len(self._items)
+        events = called_events(called, place)
+        self._items.append(b"")
+        return self._frames([event(name, members) for name, members in events])
+
+    def _answered(self, answered: HostedAnswered) -> bytes:
+        place = self._hosted[answered.call.call_id]
+        item = finished_item(answered)
+        self._items[place] = json_line(item)
+        frames = self._frames([event(name, members) for name, members in answered_events(answered, place, item)])
+        events, carried = carrier_item(self._turn_id, len(self._items), carrier(answered.call, answered.answer))
+        self._items.append(carried)
+        return frames + self._frames(events)
 
     def _item(self, opened: BlockOpened) -> OutputItem:
         index = len(self._items)
@@ -241,7 +266,7 @@ class StreamEncoder:
             completed_at,
             error,
             incomplete,
-            b",".join(self._items),
+            b",".join(filter(None, self._items)),
             json_line(usage_object(self._usage)) if self._usage is not None else b"null",
             self._constant,
         )

@@ -10,7 +10,7 @@ from typing import Any
 from turnwire.protocols.fields.body import invalid
 from turnwire.protocols.fields.reader import Fields
 from turnwire.protocols.responses.tools import Toolbox
-from turnwire.turns import ToolChoice
+from turnwire.turns import HostedUse, ToolChoice
 
 __all__ = ["read_tool_choice"]
 
@@ -42,9 +42,19 @@ def _object_choice(value: dict[str, Any], fields: Fields, toolbox: Toolbox, para
         if name not in {tool.name for tool in toolbox.tools}:
             raise invalid("tool_choice.name", f"no tool '{value.get('name')}' is in `tools`")
         return ToolChoice(mode="named", name=name, parallel=parallel)
+    hosted = next((name for name, use in toolbox.hosted.items() if _is_kind(kind, value, use)), None)
+    if hosted is not None:
+        return ToolChoice(mode="named", name=hosted, parallel=parallel)
     text = f"tool_choice '{str(kind)[:64]}' names a tool that cannot be run here; auto is used"
     fields.notes.add("tools.choice_ignored", text)
     return ToolChoice(parallel=parallel)
+
+
+def _is_kind(kind: object, value: dict[str, Any], use: HostedUse) -> bool:
+    """Whether a choice names this tool of the gateway's own."""
+    if use.kind == "mcp":
+        return kind == "mcp" and value.get("server_label") == use.server and value.get("name") in (None, use.tool)
+    return isinstance(kind, str) and kind.startswith(use.kind)
 
 
 def _allowed(value: dict[str, Any], fields: Fields, toolbox: Toolbox, parallel: bool) -> ToolChoice:

@@ -19,6 +19,7 @@ from turnwire.protocols.fields.extensions import Extensions, read_extensions
 from turnwire.protocols.fields.reader import Fields
 from turnwire.protocols.fields.sampling import read_sampling
 from turnwire.protocols.fields.table import RESPONSES
+from turnwire.protocols.hosted.offer import NOTHING, HostedOffer
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.responses.compaction.summary import summary_request
 from turnwire.protocols.responses.echo import Echo, echoed_fields, echoed_tools
@@ -28,7 +29,7 @@ from turnwire.protocols.responses.request.walk import ItemWalk
 from turnwire.protocols.responses.stored import Stored
 from turnwire.protocols.responses.tools import Toolbox
 from turnwire.protocols.wire import Inbound, TurnFailure
-from turnwire.turns import Conversation, Message, OutputFormat, TextBlock, Thinking, TurnContext
+from turnwire.turns import Conversation, HostedUse, Message, OutputFormat, TextBlock, Thinking, TurnContext
 
 __all__ = ["RequestBody", "decode", "decode_request", "is_codex", "read_request"]
 
@@ -72,17 +73,21 @@ def decode(
     stored: Stored | None = None,
     limits: Limits | None = None,
     cache: DecodedParts | None = None,
+    offer: HostedOffer = NOTHING,
 ) -> Inbound[Echo]:
-    """A request's conversation and echo; header names are lower case."""
-    return decode_request(read_request(body, limits, cache=cache), headers, stored=stored)
+    """A request's conversation and echo; header names are lower case. `offer` are the hosted tools that the gateway
+    runs."""
+    return decode_request(read_request(body, limits, cache=cache), headers, stored=stored, offer=offer)
 
 
-def decode_request(request: RequestBody, headers: Mapping[str, str], *, stored: Stored | None = None) -> Inbound[Echo]:
+def decode_request(
+    request: RequestBody, headers: Mapping[str, str], *, stored: Stored | None = None, offer: HostedOffer = NOTHING
+) -> Inbound[Echo]:
     """The same for a body that was read before; `stored` holds what its references name."""
     fields = request.fields
     model = fields.model()
     earlier = _earlier(request, stored)
-    toolbox, tools = _tools(fields, request.cache)
+    toolbox, tools = _tools(fields, request.cache, offer)
     walk = ItemWalk(toolbox, fields.notes)
     items = _resolved(request.items, stored)
     if not items and not earlier and request.generate and not fields.has("instructions"):
@@ -132,8 +137,17 @@ def decode_request(request: RequestBody, headers: Mapping[str, str], *, stored: 
         notes=fields.finish(),
         dispatch=stated if stated is not None or not isinstance(extensions.dispatch, bool) else extensions.dispatch,
         echo=echo,
+        hosted=_uses(fields, toolbox),
         previous_turn=_compared_with(fields),
     )
+
+
+def _uses(fields: Fields, toolbox: Toolbox) -> Mapping[str, HostedUse]:
+    """How the tools are used that the gateway runs, and how often at most."""
+    most = fields.whole("max_tool_calls", 1)
+    if most is None:
+        return toolbox.hosted
+    return {name: msgspec.structs.replace(use, most=most) for name, use in toolbox.hosted.items()}
 
 
 def is_codex(headers: Mapping[str, str], metadata: Mapping[str, Any] | None) -> bool:
@@ -198,24 +212,25 @@ class _ReadTools(msgspec.Struct, frozen=True):
     notes: tuple[PartNote, ...]
 
 
-def _tools(fields: Fields, cache: DecodedParts | None) -> tuple[Toolbox, bytes]:
+def _tools(fields: Fields, cache: DecodedParts | None, offer: HostedOffer) -> tuple[Toolbox, bytes]:
     """The tools of a request, and how its response states them. A list that was seen before is not decoded again."""
     raw, limits = fields.raw("tools"), fields.limits
     if raw is None:
-        return Toolbox(), b"[]"
-    read = PartReader(cache, lambda data: _read_tools(data, limits), "responses.tools", limits).value(raw, "tools")
+        return Toolbox(offer), b"[]"
+    reader = PartReader(cache, lambda data: _read_tools(data, limits, offer), "responses.tools", limits, offer.mark)
+    read = reader.value(raw, "tools")
     fields.notes.on_part("tools", read.notes)
     return read.toolbox.copy(), read.echoed
 
 
-def _read_tools(data: bytes, limits: Limits) -> _ReadTools:
+def _read_tools(data: bytes, limits: Limits, offer: HostedOffer) -> _ReadTools:
     definitions = [
         any_value(item, f"[{index}]", limits.depth)
         for index, item in enumerate(elements(data, "", "must be a list of tools"))
     ]
     if len(definitions) > limits.tools:
         raise invalid("", f"has {len(definitions)} tools; the limit is {limits.tools}")
-    toolbox = Toolbox()
+    toolbox = Toolbox(offer)
     _, notes = toolbox.add(definitions)
     return _ReadTools(toolbox, echoed_tools(definitions), notes)
 

@@ -13,6 +13,8 @@ import msgspec
 
 from turnwire.protocols.fields.body import any_value, invalid
 from turnwire.protocols.fields.decoded import PartNote
+from turnwire.protocols.hosted.answers import CarriedCall
+from turnwire.protocols.hosted.response_items import HOSTED_ITEMS, read_call
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.responses.compaction.summary import COMPACTION_TYPES, read_summary, summary_text
 from turnwire.protocols.responses.request.content import Part, opaque, parts, plain_text
@@ -22,15 +24,19 @@ __all__ = ["DecodedItem", "call_key", "decode_item", "read_item"]
 
 ROLES: Mapping[str, Role] = {"user": "user", "system": "system", "developer": "developer", "assistant": "assistant"}
 
-Place: TypeAlias = Literal["assistant", "message", "call", "result", "loaded_tools", "tools", "trigger", "reference"]
+Place: TypeAlias = Literal[
+    "assistant", "message", "call", "result", "bare", "hosted", "loaded_tools", "tools", "trigger", "reference"
+]
 """What an item is to the conversation: more of the assistant's turn, a message of its own, a call, a tool's answer, a
-search's answer that loads tools, tools, the wish for a compaction, or the name of an item kept elsewhere."""
+call that a gateway ran together with its answer, such a call without the answer, a search's answer that loads tools,
+tools, the wish for a compaction, or the name of an item kept elsewhere."""
 
 
 class DecodedItem(msgspec.Struct):
     """One item. `item` is the item itself, for the store and for references; `name` and `namespace` are the client's
-    name of the tool that a call names; `call_id` is the call that is made or answered, `key` the form of that id which
-    is compared. `block` is the call or result with the model's name of the tool as it was last found (`shown`)."""
+    name of the tool that a call names; `call_id` is the call that is made or answered, `key` the form of that id
+    which is compared. `hosted` is a call with its answer. `block` is the call or result with the model's name of the
+    tool as it was last found (`shown`)."""
 
     item: dict[str, Any]
     place: Place
@@ -46,6 +52,7 @@ class DecodedItem(msgspec.Struct):
     notes: tuple[PartNote, ...] = ()
     shown: str | None = None
     block: Block | None = None
+    hosted: CarriedCall | None = None
 
     def call(self, shown: str) -> Block:
         """The call under the model's name of its tool."""
@@ -87,6 +94,11 @@ def read_item(item: Any) -> DecodedItem:
         kind = "message" if "role" in item else "item_reference" if "id" in item else None
     if not isinstance(kind, str):
         raise invalid(".type", "an input item needs a type such as 'message'")
+    carried = read_call(item) if kind == "reasoning" else None
+    if carried is not None:
+        return DecodedItem(item, "hosted", call_id=carried.call_id, key=call_key(carried.call_id), hosted=carried)
+    if kind in HOSTED_ITEMS:
+        return DecodedItem(item, "bare")
     reader = _READERS.get(kind)
     decoded = reader(item) if reader is not None else _unknown(item, kind)
     decoded.key = call_key(decoded.call_id)

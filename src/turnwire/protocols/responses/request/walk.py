@@ -32,6 +32,9 @@ class ItemWalk:
         self._call_names: dict[str, str] = {}
         self._unanswerable: dict[str, str] = {}
         self._lost_items = False
+        # Where calls of the present turn belong that a gateway ran, and the answers of those that are known.
+        self._places: list[int] = []
+        self._hosted: list[Block] = []
 
     def walk(self, items: Iterable[DecodedItem], path: str) -> None:
         """Take in items in order. May be called several times (earlier turns first); `close` ends the walk."""
@@ -46,6 +49,12 @@ class ItemWalk:
                         self._say(block)
                 case "message":
                     self._add(item.role, item.blocks)
+                case "hosted":
+                    self._ran(item)
+                case "bare":
+                    self._end_round()
+                    self._end_results()
+                    self._places.append(len(self._assistant))
                 case "call":
                     shown = self._toolbox.name_of(item.name, item.namespace)
                     self._call_names[item.key] = shown
@@ -66,6 +75,7 @@ class ItemWalk:
         self._end_assistant()
         self._end_results()
         self._refuse_orphans()
+
         last = self.messages[-1] if self.messages else None
         if last is not None and last.role == "assistant" and all(isinstance(b, ReasoningBlock) for b in last.blocks):
             # A client whose stream broke sends the thought that it had received and asks again: without it the
@@ -89,8 +99,25 @@ class ItemWalk:
     # ------------------------------------------------------------------------------------------------- the turns
 
     def _say(self, block: Block) -> None:
+        self._end_round()
         self._end_results()
         self._assistant.append(block)
+
+    def _ran(self, item: DecodedItem) -> None:
+        """A call that a gateway ran, with its answer: the call goes to its place in the turn, and the answers of a
+        turn's calls follow it together."""
+        assert item.hosted is not None
+        self._call_names[item.key] = item.hosted.name
+        # Those before it have found their places by now, and each moved this one on by one.
+        place = self._places.pop(0) + len(self._hosted) if self._places else len(self._assistant)
+        self._assistant.insert(place, item.hosted.call)
+        self._hosted.append(item.hosted.result)
+
+    def _end_round(self) -> None:
+        if self._hosted:
+            answers, self._hosted = self._hosted, []
+            self._end_assistant()
+            self._results += answers
 
     def _answer(self, item: DecodedItem) -> None:
         self._end_assistant()
@@ -126,6 +153,10 @@ class ItemWalk:
         self.messages.append(Message(role=role, blocks=blocks))
 
     def _end_assistant(self) -> None:
+        self._end_round()
+        if self._places:
+            self._places = []
+            self._notes.add("item.opaque", "a hosted call without its answer is not shown to the model")
         if self._assistant:
             self.messages.append(Message(role="assistant", blocks=tuple(self._assistant)))
             self._assistant.clear()

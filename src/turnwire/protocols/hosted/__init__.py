@@ -1,0 +1,1 @@
+"""Tools that the vendors run on their own servers, where a gateway runs them: offered, called, answered, sent back."""
