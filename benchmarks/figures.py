@@ -1,21 +1,27 @@
-"""The README's table of figures, made from the result files.
+"""The tables of figures in README.md and docs/prefix.md, made from the result files.
 
     python -m benchmarks figures [--check]
 
 Promise: no figure in the table is written by hand; each is the range of a result file's rounds. `--check` writes
-nothing and fails where the README says something else.
+nothing and fails where a page says something else.
 """
 
 from __future__ import annotations
 
+import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.measure.results import FOLDER, Result, read, span
+import msgspec
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+from benchmarks.commands.prefix import Run
+from benchmarks.measure.results import FOLDER, Result, read, span
+from turnwire.cli.bench.timing import interval
+
+ROOT = Path(__file__).resolve().parents[1]
+README, PREFIX = ROOT / "README.md", ROOT / "docs" / "prefix.md"
 BEGIN, END = "<!-- figures: written by `python -m benchmarks figures` -->", "<!-- end of figures -->"
 APIS = ("chat", "messages", "responses")
 # Columns: the name in result files, and the table's.
@@ -69,7 +75,7 @@ def block(folder: Path = FOLDER) -> str:
         if row.command in results:
             cells = [_cell(results[row.command], name, row) for name in columns]
             lines.append(f"| {row.text} (`{row.command}`) | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", *_about(results)])
+    return "\n".join([*lines, "", *_about(results), *_first_token(folder)])
 
 
 def _cell(result: Result, gateway: str, row: Row) -> str:
@@ -103,20 +109,71 @@ def _about(results: dict[str, Result]) -> list[str]:
     return [f"{'; '.join(named)}.", f"Taken {_range(days)} on {where}.", "How: [benchmarks](benchmarks/README.md)."]
 
 
+def _first_token(folder: Path) -> list[str]:
+    """What a stable prefix was worth on a GPU, in two lines."""
+    if not (folder / "prefix.json").exists():
+        return []
+    run = _prefix(folder)
+    shown = [f"{name} {run.conditions[name].median:.0f} ms" for name in ("stable", "varying", "stripped")]
+    shown += [
+        f"{name} {run.conditions[name].median:.0f} ms" for name in ("replayed after a restart", "thought changed")
+    ]
+    tokens = run.conditions["stable"].prompt[-1]
+    return [
+        "",
+        f"Time to first token of a {tokens:,}-token prompt, {run.engine}: {', '.join(shown)}; [prefix](docs/prefix.md).",
+    ]
+
+
+def _prefix(folder: Path) -> Run:
+    return msgspec.json.decode((folder / "prefix.json").read_bytes(), type=Run)
+
+
 def _range(days: Sequence[str]) -> str:
     return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
 
 
+def prefix_block(folder: Path = FOLDER) -> str:
+    """The text between the two marks of docs/prefix.md."""
+    run = _prefix(folder)
+    base = next(iter(run.conditions.values()))
+    published = run.published | {"replayed": run.published["thought intact"]}
+    lines = [
+        "| condition | first token, ms | 95 % interval | ratio | prompt tokens read again | gateway's share, ms "
+        "| first request, ms | published, ms |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, timed in run.conditions.items():
+        low, high = interval(timed.times)
+        again = statistics.median(whole - part for whole, part in zip(timed.prompt, timed.cached, strict=True))
+        share = "–" if timed.share is None else f"{timed.share:.1f}"
+        known = f"{published[name]:.0f}" if name in published else ""
+        lines.append(
+            f"| {name}: {timed.about} | {timed.median:.0f} | {low:.0f} to {high:.0f} | "
+            f"{timed.median / base.median:.2f} | {again:,.0f} of {timed.prompt[-1]:,} | {share} "
+            f"| {timed.cold:.0f} | {known} |"
+        )
+    about = (
+        f"Median of {len(base.times)} requests each, the first of a condition apart. Engine: {run.engine}. Prompt: "
+        f"{run.request}. Taken {run.taken} on {run.machine['cores']} cores of a {run.machine['cpu']}. The gateway's "
+        "share is what is left of a time when the engine's own is taken off: gateway, client and the wire between them."
+    )
+    return "\n".join([*lines, "", about])
+
+
 def main(arguments: list[str]) -> None:
-    text = README.read_text(encoding="utf-8")
-    before, mark, rest = text.partition(BEGIN)
-    _, other, after = rest.partition(END)
-    if not mark or not other:
-        raise SystemExit(f"README.md has no {BEGIN} ... {END}")
-    written = f"{before}{BEGIN}\n\n{block()}\n\n{END}{after}"
-    if written == text:
-        return
-    if "--check" in arguments:
-        raise SystemExit("README's figures are not those of benchmarks/results: run python -m benchmarks figures")
-    README.write_text(written, encoding="utf-8")
-    print("README.md: figures written", file=sys.stderr)
+    for page, made in ((README, block()), (PREFIX, prefix_block())):
+        text = page.read_text(encoding="utf-8")
+        before, mark, rest = text.partition(BEGIN)
+        _, other, after = rest.partition(END)
+        if not mark or not other:
+            raise SystemExit(f"{page.name} has no {BEGIN} ... {END}")
+        written = f"{before}{BEGIN}\n\n{made}\n\n{END}{after}"
+        if written == text:
+            continue
+        if "--check" in arguments:
+            raise SystemExit(
+                f"{page.name}'s figures are not those of benchmarks/results: run python -m benchmarks figures"
+            )
+        page.write_text(written, encoding="utf-8")
+        print(f"{page.name}: figures written", file=sys.stderr)
