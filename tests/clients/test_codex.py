@@ -24,7 +24,7 @@ model = "{model}"
 model_provider = "gw"
 approval_policy = "never"
 sandbox_mode = "danger-full-access"
-web_search = "disabled"
+web_search = "{search}"
 check_for_update_on_startup = false
 {top}
 [analytics]
@@ -71,6 +71,7 @@ class Codex:
         top: str = "",
         provider: str = "",
         tables: str = "",
+        search: str = "disabled",
     ) -> Codex:
         auth = 'env_key = "GW_API_KEY"'
         if catalog == "login":
@@ -89,6 +90,7 @@ class Codex:
                 top=top,
                 provider=f"{auth}\n{provider}",
                 tables=tables,
+                search=search,
             )
         )
         return self
