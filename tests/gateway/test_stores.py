@@ -12,7 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from turnwire.gateway.stores.store import MemoryStore, Retention, SQLiteStore, Store, StoreError, open_store
+from turnwire.gateway.stores.store import (
+    MemoryStore,
+    Retention,
+    SQLiteStore,
+    Store,
+    StoreError,
+    StoreUnavailable,
+    open_store,
+)
+from turnwire.prompts.recall.seals import Sealer
 
 Opener = Callable[..., Awaitable[Store]]
 
@@ -67,6 +76,68 @@ async def test_old_values_are_gone(opened: Opener) -> None:
     assert await store.get("s", "k") == b"v"
     await asyncio.sleep(1.2)
     assert await store.get("s", "k") is None
+
+
+async def test_a_lease_says_who_may_write(opened: Opener) -> None:
+    store = await opened()
+    assert await store.lease("s", "k", "one", 0.3) == "one"
+    assert await store.lease("s", "k", "other", 60) == "one"
+    assert await store.put("s", "k", b"1", holder="one") is True
+    assert await store.put("s", "k", b"2", holder="other") is False
+    assert await store.get("s", "k") == b"1"
+    await asyncio.sleep(0.4)
+    assert await store.put("s", "k", b"late", holder="one") is False
+    assert await store.lease("s", "k", "other", 60) == "other"
+    assert await store.put("s", "k", b"2", holder="other") is True
+    assert await store.lease("s", "k", "third", 60, seize=True) == "third"
+    assert await store.put("s", "k", b"3", holder="other") is False
+    assert await store.get("s", "k") == b"2"
+    assert await store.healthy()
+
+
+async def test_memory_is_bounded_by_bytes() -> None:
+    store = MemoryStore(Retention(memory_bytes=100))
+    for number in range(10):
+        await store.put("s", str(number), b"x" * 40)
+    assert [number for number in range(10) if await store.get("s", str(number)) is not None] == [8, 9]
+    await store.put("s", "large", b"x" * 400)
+    assert await store.get("s", "large") is not None
+
+
+async def test_what_redis_holds_says_nothing(redis_url: str) -> None:
+    import redis
+
+    client = redis.Redis.from_url(redis_url)
+    client.flushall()
+    store = open_store(redis_url, Retention(), Sealer([bytes(32)]))
+    stranger = open_store(redis_url, Retention(), Sealer([b"k" * 32]))
+    await store.put("tenant/responses", "resp_abc", b"a secret")
+    (name,) = client.keys("*")
+    assert b"tenant" not in name
+    assert b"abc" not in name
+    assert b"secret" not in client.get(name)
+    assert await store.get("tenant/responses", "resp_abc") == b"a secret"
+    assert await stranger.get("tenant/responses", "resp_abc") is None
+    await store.close()
+    await stranger.close()
+
+
+async def test_a_store_that_is_gone_says_so(tmp_path: Path) -> None:
+    store = open_store("redis://127.0.0.1:1/0", Retention())
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="does not answer"):
+            await store.get("s", "k")
+    assert not await store.healthy()
+    await store.close()
+    path = tmp_path / "store.db"
+    full = SQLiteStore(str(path), Retention())
+    await full._run(lambda: full._database.execute("PRAGMA max_page_count = 8"))
+    with pytest.raises(StoreUnavailable) as refused:
+        await full.put("s", "k", b"x" * 1_000_000)
+    assert "full" in refused.value.why
+    assert await full.put("s", "small", b"x")
+    assert await full.healthy()
+    await full.close()
 
 
 async def test_the_oldest_leave_first(tmp_path: Path) -> None:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+
+import msgspec
 
 from turnwire.continuity.verdict import Cause
 from turnwire.conventions import without_billing
@@ -22,7 +25,7 @@ from turnwire.turns import (
     ToolResultBlock,
 )
 
-__all__ = ["Found", "attribute", "related"]
+__all__ = ["Found", "attribute", "opening_marks", "related"]
 
 Found = tuple[Cause, str]
 
@@ -78,6 +81,26 @@ def attribute(
         or _opening(before, now, tools_first=False)
         or ("rerendered", "")
     )
+
+
+def opening_marks(conversation: Conversation) -> dict[str, bytes]:
+    """Digests of what precedes the first message, by part; `unbilled` and `tool_set` are the system text without its
+    billing line and the tools without their order."""
+    system = _system(conversation)
+    tools = [tool for tool in conversation.tools if not tool.deferred]
+    settings = (conversation.thinking, conversation.format, conversation.template_args)
+    return {
+        "model": _mark(conversation.model),
+        "system": _mark(system),
+        "unbilled": _mark(without_billing(system)),
+        "tools": _mark(tools),
+        "tool_set": _mark(sorted(tools, key=lambda tool: tool.name)),
+        "settings": _mark(settings),
+    }
+
+
+def _mark(value: object) -> bytes:
+    return blake2b(msgspec.msgpack.encode(value), digest_size=8).digest()
 
 
 # ----------------------------------------------------------------------------------------------- system and tools

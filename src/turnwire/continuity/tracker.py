@@ -20,7 +20,15 @@ from turnwire.continuity.causes import attribute, related
 from turnwire.continuity.verdict import Verdict
 from turnwire.turns import Conversation, Note
 
-__all__ = ["BuiltPrompt", "PromptSection", "SessionTracker", "session_key", "shared_prefix"]
+__all__ = [
+    "BuiltPrompt",
+    "PromptSection",
+    "SessionTracker",
+    "packed_ids",
+    "session_key",
+    "shared_prefix",
+    "turns_before",
+]
 
 _CHUNK = 4096
 _LINES = 8
@@ -149,7 +157,7 @@ class SessionTracker:
             lines = tuple(self._sessions.get(key, ()))
             if lines:
                 self._sessions.move_to_end(key)
-        ids = _packed(prompt)
+        ids = packed_ids(prompt)
         matches = [_Match(line.last, line, shared_prefix(line.ids, ids)) for line in reversed(lines)]
         if previous:
             named = [_Match(turn, m.line, m.shared) for m in matches for turn in m.line.turns if turn.name == previous]
@@ -171,13 +179,13 @@ class SessionTracker:
     ) -> None:
         """Keep a finished turn: its prompt, what the model wrote, whether that held a thought, and its name. Of a turn
         that was `cut` only the prompt counts: nobody knows which part of the rest its client keeps."""
-        ids = _packed(prompt)[:]
+        ids = packed_ids(prompt)[:]
         header = next((section.start for section in prompt.sections if section.kind == "generation"), len(ids))
         if cut:
             del ids[header:]
         else:
             ids.extend(output_ids)
-        own = _Turn(len(ids), header, _turns_before(conversation), thought, turn)
+        own = _Turn(len(ids), header, turns_before(conversation), thought, turn)
         size = 4 * len(ids) + _weight(conversation)
         if size > self._max_bytes:
             return
@@ -212,7 +220,7 @@ def _compared(matches: Sequence[_Match], prompt: BuiltPrompt, conversation: Conv
     conversation has now, less one."""
     if not matches:
         return Verdict(state="first")
-    before = _turns_before(conversation)
+    before = turns_before(conversation)
     continued = [
         _Match(turn, match.line, match.shared)
         for match in matches
@@ -261,13 +269,13 @@ def _judged(match: _Match, prompt: BuiltPrompt, conversation: Conversation) -> V
     )
 
 
-def _turns_before(conversation: Conversation) -> int:
+def turns_before(conversation: Conversation) -> int:
     """How many assistant turns the conversation holds; one that is still to be continued is none yet."""
     messages = conversation.messages
     return conversation.assistant_turns - (1 if messages and messages[-1].role == "assistant" else 0)
 
 
-def _packed(prompt: BuiltPrompt) -> array[int]:
+def packed_ids(prompt: BuiltPrompt) -> array[int]:
     """The prompt's ids as an array; builders that have one give it along."""
     packed = getattr(prompt, "packed", None)
     return packed if isinstance(packed, array) else array("I", prompt.ids)

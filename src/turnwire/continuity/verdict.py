@@ -29,6 +29,7 @@ Cause: TypeAlias = Literal[
     "rerendered",
     "template_clock",
     "evicted",
+    "elsewhere",
 ]
 
 
@@ -101,6 +102,10 @@ CAUSES: dict[Cause, Words] = {
     "evicted": Words(
         "the prompt kept its prefix, but the engine no longer had it",
         "give the engine more room for its prefix cache, or route a session to the worker that served it",
+    ),
+    "elsewhere": Words(
+        "an earlier message changed; the turn before was served by another process, which keeps digests and no text",
+        "nothing, if that was meant; keep a session on one process to see which message it was",
     ),
 }
 assert set(CAUSES) == set(get_args(Cause))

@@ -21,6 +21,7 @@ from turnwire.gateway.hosted.tools import HostedTools
 from turnwire.gateway.models import Found, ServedModels, UnknownModel
 from turnwire.gateway.processes.siblings import Siblings
 from turnwire.gateway.settings import Settings
+from turnwire.gateway.setup.seal_keys import seal_keys
 from turnwire.gateway.stores.responses import ResponseStore
 from turnwire.gateway.stores.store import Retention, open_store
 from turnwire.gateway.telemetry.journal import Journal, summary_of
@@ -31,6 +32,7 @@ from turnwire.gateway.turns.heartbeat import Heartbeat
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.gateway.turns.runtime import ModelRuntime
 from turnwire.profiles import codex_entry
+from turnwire.prompts.recall.seals import Sealer
 from turnwire.protocols.codex_catalog import alias_entries, catalog_etag
 from turnwire.protocols.models import ModelRow
 from turnwire.protocols.wire import Inbound, TurnFailure
@@ -59,7 +61,8 @@ class Gateway:
         self.limits = request_limits(settings)
         self.dispatch = settings.enable_streaming_tool_dispatch
         self.draining = False
-        self.store = open_store(settings.store, Retention())
+        shared = (settings.store or "").partition(":")[0] in ("redis", "rediss", "unix")
+        self.store = open_store(settings.store, Retention(), Sealer(seal_keys(settings)) if shared else None)
         self.responses = ResponseStore(self.store)
         self.usage = UsageLedger(settings.usage)
         self.hosted = HostedTools(settings.tools)

@@ -116,7 +116,7 @@ class Responses:
     async def finished(self, turn: TurnRecord[Echo]) -> None:
         running = self.running(turn)
         if running is not None and turn.inbound.echo.store:
-            await self.store.put(turn.tenant, running.stored())
+            await self.store.keep(running)
 
     async def end(self, turns: Sequence[TurnRecord[Echo]]) -> None:
         for turn in turns:
@@ -125,7 +125,7 @@ class Responses:
                 continue
             try:
                 if turn.inbound.echo.store and _failed_openly(running):
-                    await self.store.put(turn.tenant, running.stored())
+                    await self.store.keep(running)
             except Exception:
                 log.exception("response %s: its failure could not be stored", running.id)
             finally:

@@ -40,7 +40,11 @@ class StoredResponses:
         if request.query_params.get("stream") == "true":
             log = self._api.store.log(tenant, wanted)
             if log is None or not log.readable:
-                raise TurnFailure("invalid_request", "stream: only a recent background response can be streamed again")
+                raise TurnFailure(
+                    "invalid_request",
+                    "stream: only a recent background response can be streamed again, and only by the gateway process "
+                    "that runs it; poll it without stream",
+                )
             return follow(log, _whole(request, "starting_after", -1), [])
         return Response((await self._stored(tenant, wanted)).document, media_type="application/json")
 
@@ -62,14 +66,11 @@ class StoredResponses:
         return _json(responses.item_page(stored.input_items, after=after, limit=limit, order=order))
 
     async def cancel(self, request: Request) -> Response:
-        tenant, wanted = _tenant(request), request.path_params["response_id"]
-        store = self._api.store
-        running = store.running(tenant, wanted)
-        if running is not None and running.task is not None:
-            running.task.cancel()
-            await running.done.wait()
-        stored = await self._stored(tenant, wanted)
-        if running is None and store.log(tenant, wanted) is None:
+        wanted = request.path_params["response_id"]
+        stored = await self._api.store.cancel(_tenant(request), wanted)
+        if stored is None:
+            raise _missing(wanted)
+        if not stored.background:
             raise TurnFailure("invalid_request", "Only a background response can be cancelled.")
         return Response(stored.document, media_type="application/json")
 

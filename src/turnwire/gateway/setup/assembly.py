@@ -31,7 +31,7 @@ from turnwire.profiles import Profile, ProfileBook, ProfileError, load_book
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.policy import ReplayPolicy
 from turnwire.prompts.recall.seals import Sealer
-from turnwire.prompts.recall.store import MemoryTurnStore, TurnStore
+from turnwire.prompts.recall.store import MemoryTurnStore
 from turnwire.prompts.stability import StabilityOptions
 from turnwire.prompts.templates.encodings.deepseek import DeepSeekEncoding
 from turnwire.prompts.templates.encodings.harmony import HarmonyEncoding
@@ -59,7 +59,7 @@ class _Shared(msgspec.Struct, frozen=True):
     settings: Settings
     book: ProfileBook
     sealer: Sealer
-    store: TurnStore
+    store: RedisTurnStore | SQLiteTurnStore | MemoryTurnStore
     progress: Progress | None
 
 
@@ -154,6 +154,7 @@ def _runtime(
         sampling=_sampling(model, profile),
         sealer=shared.sealer,
         store=shared.store,
+        sessions=None if isinstance(shared.store, MemoryTurnStore) else shared.store,
         # Not every engine reads the model's own list of end tokens.
         stop_token_ids=tuple(special[end] for end in source.ends if end in special),
     )
@@ -190,7 +191,7 @@ def _model_id(model: ModelSettings, info: EngineInfo) -> str:
     return PurePath(found).stem if found.endswith(".gguf") or found.startswith(("/", "~", "./")) else found
 
 
-def _turn_store(settings: Settings, sealer: Sealer) -> TurnStore:
+def _turn_store(settings: Settings, sealer: Sealer) -> RedisTurnStore | SQLiteTurnStore | MemoryTurnStore:
     """Turns live where responses do: in Redis, beside the SQLite file, or in memory."""
     spec = settings.store or "memory"
     kind, _, path = spec.partition(":")

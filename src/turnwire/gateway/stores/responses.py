@@ -1,34 +1,41 @@
 """Responses that outlive their request: running ones in memory, finished ones in the store.
 
 Promise: a response can be asked for from before its first byte is sent; a request that continues a response which is
-still being finished waits for it, so that no client can be faster than the store. Tenants never see each other's.
+still being finished waits for it, so that no client can be faster than the store. Tenants never see each other's. Of
+several gateways one at a time may write a background response: the one that runs it, until its lease is seized to
+cancel it, or has run out because it died.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
+import logging
+import secrets
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
 import zstandard
 
-from turnwire.gateway.stores.store import Store
+from turnwire.gateway.stores.store import Store, StoreError
 from turnwire.protocols.responses import RequestBody, Stored, StoredResponse, continued
 from turnwire.protocols.responses.stored import MAX_CHAIN
 
 __all__ = ["ResponseLog", "ResponseStore", "RunningResponse", "turn_of"]
+
+log = logging.getLogger("turnwire.responses")
 
 _PACK = zstandard.ZstdCompressor(level=3)
 _MAX_ENTRY = 256 * 1024 * 1024
 _MAX_FRAMES = 4 * 1024 * 1024
 _KEPT_LOGS = 64
 _FINISH_S = 60.0
-# A background response that is still marked as running after this long has lost its gateway.
-_STALE_S = 3600
+_RUNNING = frozenset({"queued", "in_progress"})
+# Who holds the lease of a response whose gateway died, and of one that is to be cancelled or forgotten.
+_DEAD, _CANCELLED, _DELETED = "dead", "cancelled", "deleted"
+_FOREVER_S = 30 * 24 * 3600.0
 
 
 class Writer(Protocol):
@@ -40,7 +47,7 @@ class Writer(Protocol):
 
 class RunningResponse(msgspec.Struct, kw_only=True):
     """A response whose turn is running. `writer` knows its document; a background one has a `task`, and a `log` of its
-    frames for readers that come later."""
+    frames for readers that come later, and the name of its `holder`."""
 
     id: str
     tenant: str
@@ -50,6 +57,7 @@ class RunningResponse(msgspec.Struct, kw_only=True):
     previous: str | None = None
     task: asyncio.Task[None] | None = None
     log: ResponseLog | None = None
+    holder: str | None = None
     done: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
 
     def stored(self) -> StoredResponse:
@@ -135,9 +143,15 @@ def turn_of(item_id: str) -> str | None:
 class ResponseStore:
     """All responses that can be asked for by id."""
 
-    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+    # How long a lease lasts, how often it is renewed, and how long to wait for another gateway to cancel, in seconds.
+    LEASE_S = 15.0
+    TEND_S = 1.0
+    CANCEL_S = 4.0
+
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._clock = clock
+        self._holder = f"gateway-{secrets.token_hex(8)}"
+        self._tending: asyncio.Task[None] | None = None
         self._running: dict[tuple[str, str], RunningResponse] = {}
         self._logs: OrderedDict[tuple[str, str], ResponseLog] = OrderedDict()
 
@@ -160,6 +174,31 @@ class ResponseStore:
         while len(self._logs) > _KEPT_LOGS:
             self._logs.popitem(last=False)
 
+    async def begin_background(self, running: RunningResponse) -> StoredResponse:
+        """Take the lease of a background response and keep it as it is before its turn starts."""
+        running.holder = await self._store.lease(_space(running.tenant), running.id, self._holder, self.LEASE_S)
+        first = running.stored()
+        await self.put(running.tenant, first, holder=running.holder)
+        if self._tending is None or self._tending.done():
+            self._tending = asyncio.create_task(self._tend())
+        return first
+
+    async def _tend(self) -> None:
+        """Renew the leases of background turns; end those that another gateway has seized."""
+        while held := [one for one in self._running.values() if one.holder == self._holder]:
+            for one in held:
+                try:
+                    holder = await self._store.lease(_space(one.tenant), one.id, self._holder, self.LEASE_S)
+                except StoreError:
+                    continue
+                if holder != self._holder:
+                    # From here on its words are those of whoever seized it: to forget it, or to declare it dead, is
+                    # to have no more of them.
+                    one.holder = holder
+                    if one.task is not None:
+                        one.task.cancel()
+            await asyncio.sleep(self.TEND_S)
+
     def in_background(self, tenant: str) -> int:
         """How many background turns a tenant has."""
         return sum(1 for one in self._running.values() if one.tenant == tenant and one.task is not None)
@@ -174,6 +213,8 @@ class ResponseStore:
 
     async def stop(self) -> None:
         """End every background turn; each is kept as cancelled."""
+        if self._tending is not None:
+            self._tending.cancel()
         tasks = [one.task for one in self._running.values() if one.task is not None]
         for task in tasks:
             task.cancel()
@@ -181,31 +222,59 @@ class ResponseStore:
 
     # -------------------------------------------------------------------------------------------------- finished
 
-    async def put(self, tenant: str, response: StoredResponse) -> None:
-        """Keep a response."""
+    async def put(self, tenant: str, response: StoredResponse, *, holder: str | None = None) -> None:
+        """Keep a response; with `holder`, only if that one has its lease."""
         packed = _PACK.compress(msgspec.msgpack.encode(response))
-        await self._store.put(_space(tenant), response.id, packed)
+        if not await self._store.put(_space(tenant), response.id, packed, holder=holder):
+            log.warning("response %s was given up while it ran; its end is not kept", response.id)
+
+    async def keep(self, running: RunningResponse) -> None:
+        """Keep a running response as it stands."""
+        if running.holder not in (_DEAD, _DELETED):
+            await self.put(running.tenant, running.stored(), holder=running.holder)
 
     async def get(self, tenant: str, response_id: str) -> StoredResponse | None:
         """The response as it stands now."""
         running = self._running.get((tenant, response_id))
         if running is not None:
             return running.stored()
+        response = await self._read(tenant, response_id)
+        if response is None or response.status not in _RUNNING:
+            return response
+        if await self._store.lease(_space(tenant), response_id, _DEAD, _FOREVER_S) != _DEAD:
+            return response
+        # It may have ended between our reading and its lease running out.
+        response = await self._read(tenant, response_id)
+        if response is None or response.status not in _RUNNING:
+            return response
+        failed = _ended(response, "failed", "The gateway that ran this response went away.")
+        await self.put(tenant, failed, holder=_DEAD)
+        return failed
+
+    async def _read(self, tenant: str, response_id: str) -> StoredResponse | None:
         data = await self._store.get(_space(tenant), response_id)
         if data is None:
             return None
-        response: StoredResponse = _STORED.decode(
-            zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_ENTRY)
-        )
-        return self._not_stale(response)
+        return _STORED.decode(zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_ENTRY))
 
-    def _not_stale(self, response: StoredResponse) -> StoredResponse:
-        if self._clock() - response.created < _STALE_S or response.status not in ("queued", "in_progress"):
+    async def cancel(self, tenant: str, response_id: str) -> StoredResponse | None:
+        """End a background response, whichever gateway runs it; the response as it then is."""
+        running = self._running.get((tenant, response_id))
+        if running is not None and running.task is not None:
+            running.task.cancel()
+            await running.done.wait()
+        response = await self.get(tenant, response_id)
+        if running is not None or response is None or response.status not in _RUNNING:
             return response
-        document = msgspec.json.decode(response.document)
-        document["status"] = "failed"
-        document["error"] = {"code": "server_error", "message": "The gateway that ran this response went away."}
-        return msgspec.structs.replace(response, document=msgspec.json.encode(document))
+        await self._store.lease(_space(tenant), response_id, _CANCELLED, _FOREVER_S, seize=True)
+        for _ in range(round(self.CANCEL_S / 0.1)):
+            response = await self._read(tenant, response_id)
+            if response is None or response.status not in _RUNNING:
+                return response
+            await asyncio.sleep(0.1)
+        cancelled = _ended(response, "cancelled")
+        await self.put(tenant, cancelled, holder=_CANCELLED)
+        return cancelled
 
     async def delete(self, tenant: str, response_id: str) -> bool:
         """Forget a response; a running one is called off first."""
@@ -213,6 +282,10 @@ class ResponseStore:
         if running is not None and running.task is not None:
             running.task.cancel()
             await running.done.wait()
+        elif running is None:
+            known = await self._read(tenant, response_id)
+            if known is not None and known.status in _RUNNING:
+                await self._store.lease(_space(tenant), response_id, _DELETED, _FOREVER_S, seize=True)
         self._logs.pop((tenant, response_id), None)
         return await self._store.delete(_space(tenant), response_id)
 
@@ -263,6 +336,14 @@ class ResponseStore:
 
 
 _STORED = msgspec.msgpack.Decoder(StoredResponse)
+
+
+def _ended(response: StoredResponse, status: str, error: str | None = None) -> StoredResponse:
+    document = msgspec.json.decode(response.document)
+    document["status"] = status
+    if error is not None:
+        document["error"] = {"code": "server_error", "message": error}
+    return msgspec.structs.replace(response, document=msgspec.json.encode(document))
 
 
 def _space(tenant: str) -> str:

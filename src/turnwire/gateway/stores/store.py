@@ -1,12 +1,14 @@
 """Where what must outlive a request is kept: responses, threads, background results.
 
 Promise: a small key-value interface with three backings (memory, SQLite, Redis) that pass the same tests. A value is
-there whole or not at all, whatever kills the process; what is over the limits leaves oldest first.
+there whole or not at all, whatever kills the process; what is over the limits leaves oldest first. A lease says who may
+write an entry: of several gateways, one at a time. A store that does not answer is a StoreUnavailable within seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 import time
 from collections import OrderedDict
@@ -17,19 +19,47 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-__all__ = ["MemoryStore", "RedisStore", "Retention", "SQLiteStore", "Store", "StoreError", "open_store"]
+from turnwire.prompts.recall.seals import Sealer
+from turnwire.protocols.wire import TurnFailure
+
+__all__ = [
+    "MemoryStore",
+    "Retention",
+    "SQLiteStore",
+    "Store",
+    "StoreError",
+    "StoreUnavailable",
+    "checked",
+    "open_store",
+]
 
 T = TypeVar("T")
+
+log = logging.getLogger("turnwire.store")
 
 
 class StoreError(Exception):
     """A store that cannot be used; the message says what to change."""
 
 
+class StoreUnavailable(StoreError, TurnFailure):
+    """A store that does not answer now. A request that needs it is refused, and may be sent again."""
+
+    def __init__(self, why: object) -> None:
+        TurnFailure.__init__(
+            self,
+            "overloaded",
+            "The store does not answer, so nothing can be kept or looked up; try again, or send what needs no store.",
+            retry_after=2,
+        )
+        self.why = str(why)
+
+
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is kept: entries in all, bytes of one entry, and seconds of age."""
+    """How much is kept: entries in all, bytes of all entries in memory, bytes of one entry, and seconds of age."""
 
     entries: int = 100_000
+    memory_bytes: int = 256 * 1024 * 1024
     entry_bytes: int = 64 * 1024 * 1024
     age: float = 30 * 24 * 3600.0
 
@@ -39,16 +69,28 @@ class Store(Protocol):
 
     async def get(self, space: str, key: str) -> bytes | None: ...
 
-    async def put(self, space: str, key: str, value: bytes) -> None: ...
+    async def put(self, space: str, key: str, value: bytes, *, holder: str | None = None) -> bool:
+        """Keep a value, and say so; with `holder`, only if that one has the entry's lease."""
+        ...
 
     async def delete(self, space: str, key: str) -> bool:
         """Whether there was something to delete."""
         ...
 
+    async def lease(self, space: str, key: str, holder: str, seconds: float, *, seize: bool = False) -> str:
+        """Take an entry's lease, or keep it for longer, where nobody else has it; `seize` takes it from anybody. Who
+        has it now."""
+        ...
+
+    async def healthy(self) -> bool:
+        """Whether it could keep something now."""
+        ...
+
     async def close(self) -> None: ...
 
 
-def _checked(value: bytes, retention: Retention) -> bytes:
+def checked(value: bytes, retention: Retention) -> bytes:
+    """The value; StoreError where it is too large to be kept."""
     if len(value) > retention.entry_bytes:
         raise StoreError(f"A stored value has {len(value)} bytes; the limit is {retention.entry_bytes}.")
     return value
@@ -61,6 +103,8 @@ class MemoryStore:
         self._retention = retention
         self._clock = clock
         self._entries: OrderedDict[tuple[str, str], tuple[float, bytes]] = OrderedDict()
+        self._leases: dict[tuple[str, str], tuple[str, float]] = {}
+        self._bytes = 0
 
     async def get(self, space: str, key: str) -> bytes | None:
         entry = self._entries.get((space, key))
@@ -68,17 +112,49 @@ class MemoryStore:
             return None
         return entry[1]
 
-    async def put(self, space: str, key: str, value: bytes) -> None:
-        self._entries.pop((space, key), None)
-        self._entries[space, key] = (self._clock(), _checked(value, self._retention))
-        while len(self._entries) > self._retention.entries:
-            self._entries.popitem(last=False)
+    async def put(self, space: str, key: str, value: bytes, *, holder: str | None = None) -> bool:
+        checked(value, self._retention)
+        if holder is not None and self._holder(space, key) != holder:
+            return False
+        self._drop((space, key))
+        self._entries[space, key] = (self._clock(), value)
+        self._bytes += len(value)
+        while len(self._entries) > self._retention.entries or (
+            self._bytes > self._retention.memory_bytes and len(self._entries) > 1
+        ):
+            self._drop(next(iter(self._entries)))
+        return True
+
+    def _drop(self, place: tuple[str, str]) -> bool:
+        entry = self._entries.pop(place, None)
+        if entry is None:
+            return False
+        self._bytes -= len(entry[1])
+        return True
 
     async def delete(self, space: str, key: str) -> bool:
-        return self._entries.pop((space, key), None) is not None
+        return self._drop((space, key))
+
+    async def lease(self, space: str, key: str, holder: str, seconds: float, *, seize: bool = False) -> str:
+        now = self._clock()
+        known = self._holder(space, key)
+        if known is not None and known != holder and not seize:
+            return known
+        if len(self._leases) >= self._retention.entries:
+            self._leases = {place: lease for place, lease in self._leases.items() if lease[1] > now}
+        self._leases[space, key] = (holder, now + seconds)
+        return holder
+
+    def _holder(self, space: str, key: str) -> str | None:
+        holder, until = self._leases.get((space, key), ("", 0.0))
+        return holder if until > self._clock() else None
+
+    async def healthy(self) -> bool:
+        return True
 
     async def close(self) -> None:
         self._entries.clear()
+        self._bytes = 0
 
 
 class SQLiteStore:
@@ -90,6 +166,7 @@ class SQLiteStore:
         self._retention = retention
         self._clock = clock
         self._puts = 0
+        self._failing = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -106,10 +183,21 @@ class SQLiteStore:
             " PRIMARY KEY (space, key)) WITHOUT ROWID"
         )
         database.execute("CREATE INDEX IF NOT EXISTS entries_at ON entries (at)")
+        database.execute(
+            "CREATE TABLE IF NOT EXISTS leases (space TEXT, key TEXT, holder TEXT NOT NULL, until REAL NOT NULL,"
+            " PRIMARY KEY (space, key)) WITHOUT ROWID"
+        )
         return database
 
     async def _run(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        try:
+            done = await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except sqlite3.Error as error:
+            if not self._failing:
+                log.error("the store's file cannot be used: %s", error)
+            self._failing = True
+            raise StoreUnavailable(error) from None
+        return done
 
     async def get(self, space: str, key: str) -> bytes | None:
         def work() -> bytes | None:
@@ -121,21 +209,55 @@ class SQLiteStore:
 
         return await self._run(work)
 
-    async def put(self, space: str, key: str, value: bytes) -> None:
-        _checked(value, self._retention)
+    async def put(self, space: str, key: str, value: bytes, *, holder: str | None = None) -> bool:
+        checked(value, self._retention)
 
-        def work() -> None:
-            self._database.execute(
-                "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)", (space, key, self._clock(), value)
-            )
+        def work() -> bool:
+            with self._database as database:
+                database.execute("BEGIN IMMEDIATE")
+                if holder is not None and self._holder(space, key) != holder:
+                    return False
+                database.execute(
+                    "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)", (space, key, self._clock(), value)
+                )
             self._puts += 1
             if self._puts % self._PRUNE_EVERY == 0:
                 self._prune()
+            self._failing = False
+            return True
 
-        await self._run(work)
+        return await self._run(work)
+
+    async def lease(self, space: str, key: str, holder: str, seconds: float, *, seize: bool = False) -> str:
+        def work() -> str:
+            with self._database as database:
+                database.execute("BEGIN IMMEDIATE")
+                known = self._holder(space, key)
+                if known is not None and known != holder and not seize:
+                    return known
+                until = self._clock() + seconds
+                database.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?)", (space, key, holder, until))
+            return holder
+
+        return await self._run(work)
+
+    def _holder(self, space: str, key: str) -> str | None:
+        row = self._database.execute(
+            "SELECT holder FROM leases WHERE space = ? AND key = ? AND until > ?", (space, key, self._clock())
+        ).fetchone()
+        return None if row is None else str(row[0])
+
+    async def healthy(self) -> bool:
+        if not self._failing:
+            return True
+        try:
+            return await self.put("", "probe", b"")
+        except StoreUnavailable:
+            return False
 
     def _prune(self) -> None:
         self._database.execute("DELETE FROM entries WHERE at < ?", (self._clock() - self._retention.age,))
+        self._database.execute("DELETE FROM leases WHERE until < ?", (self._clock(),))
         count = self._database.execute("SELECT COUNT(*) FROM entries").fetchone()[0]
         if count > self._retention.entries:
             self._database.execute(
@@ -155,43 +277,16 @@ class SQLiteStore:
         self._thread.shutdown()
 
 
-class RedisStore:
-    """Shared by several gateways; age is Redis' own expiry and its `maxmemory` policy bounds the rest."""
-
-    def __init__(self, url: str, retention: Retention) -> None:
-        try:
-            from redis import asyncio as redis
-        except ImportError:
-            raise StoreError("A Redis store needs the `redis` package: pip install 'turnwire[redis]'") from None
-        self._retention = retention
-        self._redis = redis.from_url(url)
-
-    @staticmethod
-    def _name(space: str, key: str) -> str:
-        return f"turnwire:{len(space)}:{space}:{key}"
-
-    async def get(self, space: str, key: str) -> bytes | None:
-        value = await self._redis.get(self._name(space, key))
-        return value.encode() if isinstance(value, str) else value
-
-    async def put(self, space: str, key: str, value: bytes) -> None:
-        _checked(value, self._retention)
-        await self._redis.set(self._name(space, key), value, ex=max(1, int(self._retention.age)))
-
-    async def delete(self, space: str, key: str) -> bool:
-        return bool(await self._redis.delete(self._name(space, key)))
-
-    async def close(self) -> None:
-        await self._redis.aclose()
-
-
-def open_store(spec: str | None, retention: Retention) -> Store:
-    """The store of a spec: `memory`, `sqlite:FILE`, `redis://…`."""
+def open_store(spec: str | None, retention: Retention, sealer: Sealer | None = None) -> Store:
+    """The store of a spec: `memory`, `sqlite:FILE`, `redis://…`. What Redis holds is encrypted where there is a
+    `sealer`."""
     if spec is None or spec == "memory":
         return MemoryStore(retention)
     kind, _, rest = spec.partition(":")
     if kind == "sqlite" and rest:
         return SQLiteStore(rest, retention)
     if kind in ("redis", "rediss", "unix"):
-        return RedisStore(spec, retention)
+        from turnwire.gateway.stores.store_redis import RedisStore
+
+        return RedisStore(spec, retention, sealer)
     raise StoreError(f"'{spec}' is not a store; write memory, sqlite:FILE or redis://HOST:PORT/0.")

@@ -1,8 +1,14 @@
 """The turn store in Redis, so that replicas find the turns that another one served.
 
-Promise: `put` never waits for the network, and `get` waits for it only where this process does not have the turn, and
-never long. What Redis holds is encrypted under the seal key and bound to its place, its keys are digests, and it leaves
-by age. A Redis that is gone costs turns, not requests, and is asked again after a pause.
+Promise: `put` never waits for the network and says when it is done, and `get` waits for it only where this process does
+not have the turn, and never long. What Redis holds is encrypted under the seal key and bound to its place, its keys are
+digests, and it leaves by age. A Redis that is gone costs no request: it is asked again after a pause, and what was put
+meanwhile is written then.
+
+| key | holds | lives |
+|---|---|---|
+| `turnwire:turn:DIGEST` | list: the last turns under a key, newest first, at most 4, encrypted | 7 days |
+| `turnwire:session:DIGEST` | list: digests of a session's last prompts, newest first, at most 4, encrypted | 7 days |
 """
 
 from __future__ import annotations
@@ -14,8 +20,9 @@ import time
 import zlib
 from array import array
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from hashlib import blake2b
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import msgspec
@@ -66,45 +73,77 @@ class RedisTurnStore:
     ) -> None:
         try:
             import redis
+            from redis.backoff import NoBackoff
+            from redis.retry import Retry
         except ImportError:
             raise StoreError("A Redis store needs the `redis` package: pip install 'turnwire[redis]'") from None
         self._failures: tuple[type[Exception], ...] = (redis.RedisError, OSError)
+        # Once more at once: after a restart of Redis every pooled connection is dead.
         self._redis: Any = redis.Redis.from_url(
-            url, socket_timeout=self.READ_S, socket_connect_timeout=self.READ_S, decode_responses=False
+            url,
+            socket_timeout=self.READ_S,
+            socket_connect_timeout=self.READ_S,
+            retry=Retry(NoBackoff(), 1),
+            decode_responses=False,
         )
         self._sealer = sealer
         self._age = max(1, int(age))
         self._recent = MemoryTurnStore(max_bytes=memory_bytes)
         self._clock = clock
         self._paused_until = 0.0
-        self._todo: queue.Queue[tuple[str, tuple[str, ...], StoredTurn] | None] = queue.Queue(_WAITING)
+        self._closing = Event()
+        self._todo: queue.Queue[tuple[Callable[[], None], Future[None]] | None] = queue.Queue(_WAITING)
         self._writer = Thread(target=self._write_all, name="turnstore", daemon=True)
         self._writer.start()
 
-    def put(self, space: str, keys: Sequence[str], turn: StoredTurn) -> None:
+    def put(self, space: str, keys: Sequence[str], turn: StoredTurn) -> Future[None] | None:
         if not keys or turn.size > _MOST_BYTES:
-            return
+            return None
         self._recent.put(space, keys, turn)
+        names = [_name("turn", f"{len(space)}:{space}:{key}") for key in keys]
+        return self._later(lambda: self._write(names, _packed(turn)))
+
+    def put_session(self, session: str, digests: bytes) -> Future[None] | None:
+        """Keep the digests of a session's newest turn."""
+        return self._later(lambda: self._write([_name("session", session)], digests))
+
+    def session(self, session: str) -> list[bytes]:
+        """The digests of a session's last turns, newest first."""
+        return self._held(_name("session", session))
+
+    def _later(self, work: Callable[[], None]) -> Future[None] | None:
+        done: Future[None] = Future()
         try:
-            self._todo.put_nowait((space, tuple(keys), turn))
+            self._todo.put_nowait((work, done))
         except queue.Full:
             log.warning("Redis is too slow for the turn store; a turn is kept in memory only")
+            return None
+        # While Redis is away, nobody waits for it.
+        return None if self._clock() < self._paused_until else done
 
     def get(self, space: str, key: str) -> tuple[StoredTurn, ...]:
         found = self._recent.get(space, key)
-        if found or self._clock() < self._paused_until:
+        if found:
             return found
+        turns = [_turn(packed) for packed in self._held(_name("turn", f"{len(space)}:{space}:{key}"))]
+        return tuple(turn for turn in turns if turn is not None)
+
+    def _held(self, name: str) -> list[bytes]:
+        """What is under a name and can be opened."""
+        if self._clock() < self._paused_until:
+            return []
         try:
-            held: list[bytes] = self._redis.lrange(_name(space, key), 0, _SAME_KEY - 1)
+            held: list[bytes] = self._redis.lrange(name, 0, _SAME_KEY - 1)
         except self._failures as error:
             self._pause(error)
-            return ()
-        turns = [self._turn(value, _name(space, key)) for value in held]
-        return tuple(turn for turn in turns if turn is not None)
+            return []
+        opened = [self._sealer.decrypted(value, name) for value in held]
+        return [packed for packed in opened if packed is not None]
 
     def close(self) -> None:
         """Write what is waiting and close the connection."""
         if self._writer.is_alive():
+            self._closing.set()
             self._todo.put(None)
             self._writer.join()
         self._redis.close()
@@ -115,45 +154,55 @@ class RedisTurnStore:
 
     def _write_all(self) -> None:
         while (item := self._todo.get()) is not None:
-            if self._clock() < self._paused_until:
-                continue
-            try:
-                self._write(*item)
-            except self._failures as error:
-                self._pause(error)
+            work, done = item
+            while True:
+                away = self._paused_until - self._clock()
+                if away > 0 and not self._closing.wait(min(away, 0.5)):
+                    continue
+                try:
+                    work()
+                    break
+                except self._failures as error:
+                    self._pause(error)
+                    if not done.done():
+                        done.set_result(None)
+                    if self._closing.is_set():
+                        break
+            if not done.done():
+                done.set_result(None)
 
-    def _write(self, space: str, keys: tuple[str, ...], turn: StoredTurn) -> None:
-        record = _Record(_bytes(turn.ids), turn.text.encode("utf-8", "surrogatepass"), turn.shape, turn.tail)
-        packed = zlib.compress(msgspec.msgpack.encode(record), 1)
+    def _write(self, names: Sequence[str], packed: bytes) -> None:
         with self._redis.pipeline(transaction=False) as pipe:
-            for key in keys:
-                name = _name(space, key)
+            for name in names:
                 pipe.lpush(name, self._sealer.encrypted(packed, name))
                 pipe.ltrim(name, 0, _SAME_KEY - 1)
                 pipe.expire(name, self._age)
             pipe.execute()
 
-    def _turn(self, value: bytes, name: str) -> StoredTurn | None:
-        packed = self._sealer.decrypted(value, name)
-        if packed is None:
-            return None
-        try:
-            stream = zlib.decompressobj()
-            record = _DECODER.decode(stream.decompress(packed, _MOST_BYTES))
-            ids: array[int] = array("I")
-            ids.frombytes(record.ids)
-            text = record.text.decode("utf-8", "surrogatepass")
-        except (zlib.error, msgspec.MsgspecError, ValueError):
-            return None
-        if sys.byteorder == "big":
-            ids.byteswap()
-        return StoredTurn(ids=ids, text=text, shape=record.shape, tail=record.tail)
+
+def _packed(turn: StoredTurn) -> bytes:
+    record = _Record(_bytes(turn.ids), turn.text.encode("utf-8", "surrogatepass"), turn.shape, turn.tail)
+    return zlib.compress(msgspec.msgpack.encode(record), 1)
 
 
-def _name(space: str, key: str) -> str:
+def _turn(packed: bytes) -> StoredTurn | None:
+    try:
+        stream = zlib.decompressobj()
+        record = _DECODER.decode(stream.decompress(packed, _MOST_BYTES))
+        ids: array[int] = array("I")
+        ids.frombytes(record.ids)
+        text = record.text.decode("utf-8", "surrogatepass")
+    except (zlib.error, msgspec.MsgspecError, ValueError):
+        return None
+    if sys.byteorder == "big":
+        ids.byteswap()
+    return StoredTurn(ids=ids, text=text, shape=record.shape, tail=record.tail)
+
+
+def _name(kind: str, said: str) -> str:
     """The name in Redis: a digest, so that neither tenants nor ids can be read off it."""
-    digest = blake2b(f"{len(space)}:{space}:{key}".encode("utf-8", "surrogatepass"), digest_size=20)
-    return f"turnwire:turn:{digest.hexdigest()}"
+    digest = blake2b(said.encode("utf-8", "surrogatepass"), digest_size=20)
+    return f"turnwire:{kind}:{digest.hexdigest()}"
 
 
 def _bytes(ids: array[int]) -> bytes:

@@ -58,8 +58,7 @@ class Background:
         assert isinstance(encoder, StreamEncoder)
         frames = ResponseLog()
         try:
-            first = running.stored()
-            await store.put(record.tenant, first)
+            first = await store.begin_background(running)
         except BaseException:
             store.end(running)
             raise
@@ -96,7 +95,7 @@ class Background:
         if running is None:
             return
         try:
-            await self._api.store.put(record.tenant, running.stored())
+            await self._api.store.keep(running)
         except Exception:
             log.exception("background response %s could not be stored", running.id)
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from turnwire.continuity import SessionTracker, Verdict, session_key
+from turnwire.continuity import SessionTracker, Verdict, compared_with, decode_sketch, session_key, sketch_of
 from turnwire.engines.interface import Engine, EngineInfo
 from turnwire.engines.pool.pool import WorkerPool
 from turnwire.parsers import Dialect
@@ -34,10 +34,22 @@ from turnwire.turns import Conversation, Sampling
 if TYPE_CHECKING:
     from turnwire.gateway.turns.record import TurnRecord
 
-__all__ = ["ModelRuntime"]
+__all__ = ["ModelRuntime", "SharedSessions"]
 
 _DEFAULTS = ("max_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty")
 """What a model may have defaults for."""
+
+
+class SharedSessions(Protocol):
+    """Where processes find the sketches of sessions that others served; see `continuity.sketch`."""
+
+    def put_session(self, session: str, digests: bytes) -> Future[None] | None:
+        """Keep a session's newest sketch; done once others can find it."""
+        ...
+
+    def session(self, session: str) -> list[bytes]:
+        """A session's last sketches, newest first."""
+        ...
 
 
 class ModelRuntime:
@@ -59,6 +71,7 @@ class ModelRuntime:
         window: int,
         sealer: Sealer | None = None,
         store: TurnStore | None = None,
+        sessions: SharedSessions | None = None,
         aliases: Sequence[str] = (),
         display_name: str | None = None,
         profile: Profile | None = None,
@@ -84,6 +97,7 @@ class ModelRuntime:
         self._sampling = sampling or (profile.sampling if profile else Sampling())
         self._sealer = sealer
         self._store = store
+        self._sessions = sessions
         self._recalled = RecallCache()
         self._tracker = tracker if tracker is not None else SessionTracker()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="prompt")
@@ -137,7 +151,18 @@ class ModelRuntime:
         if not self.writes_prompts:
             return prompt, Verdict(state="unseen")
         key = session_key(tenant, conversation)
-        return prompt, self._tracker.compare(key, prompt, conversation, previous=inbound.previous_turn)
+        verdict = self._tracker.compare(key, prompt, conversation, previous=inbound.previous_turn)
+        if verdict.state != "held" and self._sessions is not None:
+            loop = asyncio.get_running_loop()
+            kept = await loop.run_in_executor(self._threads, self._sessions.session, self._shared_key(key))
+            sketches = [sketch for data in kept if (sketch := decode_sketch(data)) is not None]
+            if sketches:
+                other = compared_with(sketches, prompt, conversation, previous=inbound.previous_turn)
+                verdict = _better(verdict, other, inbound.previous_turn)
+        return prompt, verdict
+
+    def _shared_key(self, key: str) -> str:
+        return f"{len(self.id)}:{self.id}:{key}"
 
     async def _refuse_the_hopeless(self, conversation: Conversation) -> None:
         """Refuse what cannot fit into the window before it is rendered and tokenized."""
@@ -153,12 +178,13 @@ class ModelRuntime:
                 window=self.window,
             )
 
-    def remember(self, turn: TurnRecord[Any]) -> None:
+    def remember(self, turn: TurnRecord[Any]) -> Future[None] | None:
         """Keep what the next turn needs: its tokens to compare with, and the raw turn for clients that drop or rewrite
-        parts of it. A session whose client says that this was its last turn is forgotten instead."""
+        parts of it. A session whose client says that this was its last turn is forgotten instead. What is returned is
+        done once other processes can find all that; None where there are none."""
         outcome = turn.outcome
         if outcome is None or not self.writes_prompts:
-            return
+            return None
         conversation = turn.inbound.conversation
         if self.engine.capabilities.cached_tokens:
             turn.continuity = turn.continuity.reported(outcome.usage.cached)
@@ -166,10 +192,14 @@ class ModelRuntime:
         thought = outcome.witness is not None and bool(outcome.witness.thoughts)
         if conversation.context.final:
             self._tracker.forget(key)
-            return
+            return None
         self._tracker.remember(key, turn.prompt, conversation, outcome.output_ids, thought=thought, turn=turn.turn_id)
+        written = None
+        if self._sessions is not None:
+            sketch = sketch_of(turn.prompt, conversation, outcome.output_ids, turn=turn.turn_id)
+            written = self._sessions.put_session(self._shared_key(key), msgspec.msgpack.encode(sketch))
         if self._store is None or outcome.witness is None or not outcome.text:
-            return
+            return written
         history, session = turn.prompt.history, conversation.context.session or ""
         if history is not None:
             keys = turn_keys(history, call_ids=outcome.call_ids, said=outcome.witness.said, session=session)
@@ -177,7 +207,9 @@ class ModelRuntime:
             ids = outcome.output_ids or self.tokenizer.encode(outcome.text)
             shape = outcome.witness.shape(last=True)
             stored = stored_turn(ids, outcome.text, shape, tail=turn.prompt.tail)
-            self._store.put(turn_space(turn.tenant, self.id), keys, stored)
+            # Written in order, so that the second is done once both are.
+            written = self._store.put(turn_space(turn.tenant, self.id), keys, stored) or written
+        return written
 
     def remember_cut(self, turn: TurnRecord[Any]) -> None:
         """Keep what the engine read for a turn that ended early: the next one is compared with it."""
@@ -185,6 +217,9 @@ class ModelRuntime:
         if self.writes_prompts and not conversation.context.final:
             key = session_key(turn.tenant, conversation)
             self._tracker.remember(key, turn.prompt, conversation, turn=turn.turn_id, cut=True)
+            if self._sessions is not None:
+                sketch = sketch_of(turn.prompt, conversation, turn=turn.turn_id, cut=True)
+                self._sessions.put_session(self._shared_key(key), msgspec.msgpack.encode(sketch))
 
     # ----------------------------------------------------------------------------------------------- per request
 
@@ -231,3 +266,11 @@ class ModelRuntime:
             if getattr(sampling, field) is None and (value := getattr(self._sampling, field)) is not None
         }
         return msgspec.structs.replace(sampling, **missing) if missing else sampling
+
+
+def _better(own: Verdict, other: Verdict, previous: str | None) -> Verdict:
+    """Of what this process remembers and what others left as digests, the one that says more: the turn that the prompt
+    goes on from, and of one turn the words of the process that has its text."""
+    if other.state == "first" or (other.state == "broken" and own.state == "broken" and own.shared >= other.shared):
+        return own
+    return msgspec.structs.replace(other, found=not previous or other.turn == previous)

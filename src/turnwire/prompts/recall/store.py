@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
+from concurrent.futures import Future
 from threading import Lock
 from typing import Protocol
 
@@ -39,8 +40,9 @@ class TurnStore(Protocol):
     @property
     def waits(self) -> bool: ...
 
-    def put(self, space: str, keys: Sequence[str], turn: StoredTurn) -> None:
-        """Keep a turn under each of the keys."""
+    def put(self, space: str, keys: Sequence[str], turn: StoredTurn) -> Future[None] | None:
+        """Keep a turn under each of the keys. What is returned is done once other processes can find it, or once that
+        has failed; None where there are no others."""
         ...
 
     def get(self, space: str, key: str) -> tuple[StoredTurn, ...]:

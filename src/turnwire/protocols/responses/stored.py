@@ -48,10 +48,16 @@ class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
         """How far the response has come."""
         return _OUTPUT.decode(self.document).status
 
+    @property
+    def background(self) -> bool:
+        """Whether it runs without a client that waits."""
+        return bool(_OUTPUT.decode(self.document).background)
+
 
 class _Output(msgspec.Struct):
     output: list[dict[str, Any]] = []
     status: str = "completed"
+    background: bool | None = None
 
 
 _OUTPUT = msgspec.json.Decoder(_Output)

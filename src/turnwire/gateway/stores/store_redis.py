@@ -1,0 +1,134 @@
+"""The store in Redis or Valkey, shared by any number of gateways.
+
+Promise: names are digests and values are encrypted under the seal key, bound to their name; age is Redis' own expiry. A
+Redis that does not answer is a StoreUnavailable, within seconds the first time and at once for a second after that.
+
+| key | holds | lives |
+|---|---|---|
+| `turnwire:{DIGEST}:entry` | a stored response or a thread, encrypted | 30 days |
+| `turnwire:{DIGEST}:lease` | the name of the gateway that may write the entry | seconds |
+
+The braces are a hash tag: an entry and its lease are on the same shard of a cluster.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+from turnwire.gateway.stores.store import Retention, StoreError, StoreUnavailable, checked
+from turnwire.prompts.recall.seals import Sealer
+
+__all__ = ["RedisStore"]
+
+log = logging.getLogger("turnwire.store")
+
+T = TypeVar("T")
+
+_LEASE = """
+local known = redis.call('GET', KEYS[1])
+if known and known ~= ARGV[1] and ARGV[3] ~= '1' then return known end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return ARGV[1]
+"""
+_PUT_AS_HOLDER = """
+if redis.call('GET', KEYS[2]) ~= ARGV[3] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
+return 1
+"""
+
+
+class RedisStore:
+    """Entries in Redis; its `maxmemory` policy bounds what expiry does not."""
+
+    # How long an answer may take, and how long a Redis that failed is left alone, in seconds.
+    ANSWER_S = 2.0
+    PAUSE_S = 1.0
+
+    def __init__(
+        self,
+        url: str,
+        retention: Retention,
+        sealer: Sealer | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        try:
+            from redis import RedisError
+            from redis import asyncio as redis
+            from redis.backoff import NoBackoff
+            from redis.retry import Retry
+        except ImportError:
+            raise StoreError("A Redis store needs the `redis` package: pip install 'turnwire[redis]'") from None
+        self._retention = retention
+        self._sealer = sealer
+        self._clock = clock
+        self._failures = (RedisError, OSError, TimeoutError)
+        # Once more at once: after a restart of Redis every pooled connection is dead.
+        self._redis: Any = redis.from_url(
+            url,
+            socket_timeout=self.ANSWER_S,
+            socket_connect_timeout=self.ANSWER_S,
+            retry=Retry(NoBackoff(), 1),
+            decode_responses=False,
+        )
+        self._paused_until = 0.0
+        self._seen: tuple[float, bool] = (-1e9, True)
+
+    @staticmethod
+    def _name(space: str, key: str, kind: str) -> str:
+        digest = blake2b(f"{len(space)}:{space}:{key}".encode("utf-8", "surrogatepass"), digest_size=20)
+        return f"turnwire:{{{digest.hexdigest()}}}:{kind}"
+
+    async def _asked(self, work: Callable[[], Awaitable[T]]) -> T:
+        if self._clock() < self._paused_until:
+            raise StoreUnavailable("Redis did not answer a moment ago")
+        try:
+            return await work()
+        except self._failures as error:
+            if self._paused_until + self.ANSWER_S + self.PAUSE_S < self._clock():
+                log.error("the store's Redis does not answer: %s", error)
+            self._paused_until = self._clock() + self.PAUSE_S
+            raise StoreUnavailable(error) from None
+
+    async def get(self, space: str, key: str) -> bytes | None:
+        name = self._name(space, key, "entry")
+        value: bytes | None = await self._asked(lambda: self._redis.get(name))
+        return value if value is None or self._sealer is None else self._sealer.decrypted(value, name)
+
+    async def put(self, space: str, key: str, value: bytes, *, holder: str | None = None) -> bool:
+        checked(value, self._retention)
+        name, age = self._name(space, key, "entry"), max(1, int(self._retention.age))
+        sealed = value if self._sealer is None else self._sealer.encrypted(value, name)
+        if holder is None:
+            await self._asked(lambda: self._redis.set(name, sealed, ex=age))
+            return True
+        lease = self._name(space, key, "lease")
+        return bool(await self._asked(lambda: self._redis.eval(_PUT_AS_HOLDER, 2, name, lease, sealed, age, holder)))
+
+    async def delete(self, space: str, key: str) -> bool:
+        return bool(await self._asked(lambda: self._redis.delete(self._name(space, key, "entry"))))
+
+    async def lease(self, space: str, key: str, holder: str, seconds: float, *, seize: bool = False) -> str:
+        name, milliseconds = self._name(space, key, "lease"), int(seconds * 1000)
+        known: bytes = await self._asked(
+            lambda: self._redis.eval(_LEASE, 1, name, holder, milliseconds, "1" if seize else "0")
+        )
+        return known.decode()
+
+    async def healthy(self) -> bool:
+        at, well = self._seen
+        if self._clock() - at < self.PAUSE_S:
+            return well
+        try:
+            await self._redis.ping()
+            well = True
+        except self._failures:
+            well = False
+        self._seen = (self._clock(), well)
+        return well
+
+    async def close(self) -> None:
+        await self._redis.aclose()
