@@ -56,6 +56,7 @@ _OPTIONS = (
     click.option("--tls-cert", type=click.Path(), help="Certificate chain (PEM): serve HTTPS; with --tls-key."),
     click.option("--tls-key", type=click.Path(), help="The certificate's private key (PEM)."),
     click.option("--usage", type=click.Path(), help="File that keeps what each key used, over restarts."),
+    click.option("--capture", help="Folder that gets captures for `turnwire replay`; holds payloads, without secrets."),
     click.option("--record", help="Folder that gets one JSON line per turn, payloads included."),
     click.option(
         "--enable-streaming-tool-dispatch", is_flag=True, default=None, help="tool_call_dispatch for everybody."

@@ -85,6 +85,8 @@ def create_app(gateway: Gateway) -> ASGIApp:
             await runtime.engine.close()
         await gateway.store.close()
         await gateway.usage.close()
+        if gateway.capturing is not None:
+            await asyncio.to_thread(gateway.capturing.close)
         if gateway.tracing is not None:
             await asyncio.to_thread(gateway.tracing.close)
 

@@ -24,6 +24,7 @@ from turnwire.gateway.settings import Settings
 from turnwire.gateway.setup.seal_keys import seal_keys
 from turnwire.gateway.stores.responses import ResponseStore
 from turnwire.gateway.stores.store import Retention, open_store
+from turnwire.gateway.telemetry.capturing import open_capture
 from turnwire.gateway.telemetry.journal import Journal, summary_of
 from turnwire.gateway.telemetry.metrics import Metrics
 from turnwire.gateway.telemetry.records import Recorder
@@ -31,6 +32,7 @@ from turnwire.gateway.telemetry.tracing import open_tracing
 from turnwire.gateway.turns.heartbeat import Heartbeat
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.gateway.turns.runtime import ModelRuntime
+from turnwire.gateway.turns.turn import Turn
 from turnwire.profiles import codex_entry
 from turnwire.prompts.recall.seals import Sealer
 from turnwire.protocols.codex_catalog import alias_entries, catalog_etag
@@ -57,6 +59,9 @@ class Gateway:
         self.journal = Journal(settings.turns)
         self.tracing = open_tracing(settings.traces)
         self.recorder = Recorder(settings.record) if settings.record else None
+        self.capturing = open_capture(
+            settings, self.runtimes, lambda outcome: self.metrics.captures.labels(outcome).inc()
+        )
         self.max_body = settings.max_body
         self.limits = request_limits(settings)
         self.dispatch = settings.enable_streaming_tool_dispatch
@@ -121,6 +126,11 @@ class Gateway:
             self.metrics.failures.labels(api, failure.kind).inc()
         log.info("refused %s %s: %s", api, failure.kind, failure.message, extra={"turnwire": {"api": api}})
 
+    def begun(self, turn: Turn) -> None:
+        """A turn that is about to run."""
+        if self.capturing is not None:
+            self.capturing.begin(turn)
+
     def finished(self, turn: TurnRecord[Any]) -> None:
         """A turn that ran, whatever became of it."""
         if turn.outcome is None:
@@ -142,6 +152,8 @@ class Gateway:
         log.info("%s", summary.line, extra={"turnwire": msgspec.structs.asdict(summary)})
         if self.recorder is not None:
             self.recorder.write(turn)
+        if self.capturing is not None:
+            self.capturing.end(turn, summary)
         if self.tracing is not None:
             self.tracing.turn(turn, summary)
 

@@ -151,6 +151,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     log_format: Annotated[Literal["text", "json"], Meta(description="One line per turn: text, or JSON.")] = "text"
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="What is logged.")] = "info"
     record: Annotated[str | None, Meta(description="Folder that gets one JSON line per turn, with payloads.")] = None
+    capture: Annotated[str | None, Meta(description="Folder that gets captures: turns with all that they were.")] = None
+    capture_sample: Annotated[float, Meta(ge=0, le=1, description="Share of the sessions that is captured.")] = 1.0
+    capture_filter: Annotated[
+        tuple[_Name, ...], Meta(description="What is captured: model=, tenant=, api=, client=, session= and a pattern.")
+    ] = ()
+    capture_redact: Annotated[
+        tuple[_Name, ...], Meta(description="Regular expressions of further secrets that captures must not hold.")
+    ] = ()
+    capture_file_bytes: Annotated[_Bytes, Meta(description="Largest capture file, compressed.")] = 64 << 20
+    capture_folder_bytes: Annotated[_Bytes, Meta(description="Most that captures take; the oldest leave.")] = 1 << 30
     turns: Annotated[_Count, Meta(description="Summaries kept for /admin/turns.")] = 1000
     traces: Annotated[str | None, Meta(description="OTLP address that gets OpenTelemetry spans.")] = None
 

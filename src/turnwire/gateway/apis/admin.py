@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import time
 from collections.abc import AsyncIterator, Callable
 from urllib.parse import quote
@@ -21,6 +20,7 @@ from turnwire.engines.pool.pool import WorkerPool
 from turnwire.gateway.gateway import Gateway
 from turnwire.gateway.openapi import openapi_document
 from turnwire.gateway.processes.merging import merged_workers
+from turnwire.gateway.telemetry.fingerprints import open_settings
 from turnwire.gateway.telemetry.journal import TurnSummary
 from turnwire.gateway.telemetry.live import LiveTurn, live_turn
 from turnwire.gateway.turns.turn import Turn
@@ -169,12 +169,7 @@ class AdminRoutes:
 
     async def settings(self, request: Request) -> Response:
         """The settings in effect, without secrets."""
-        shown = msgspec.to_builtins(self._gateway.settings)
-        if shown.get("seal_key"):
-            shown["seal_key"] = "(set)"
-        if isinstance(shown.get("store"), str):
-            shown["store"] = re.sub(r"//[^/@]*@", "//(credentials)@", shown["store"])
-        return Response(msgspec.json.encode(shown), media_type=_JSON)
+        return Response(msgspec.json.encode(open_settings(self._gateway.settings)), media_type=_JSON)
 
     async def metrics(self, request: Request) -> Response:
         page = self.page()

@@ -7,7 +7,6 @@ whatever has these methods is an API.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
@@ -82,7 +81,7 @@ def facts_of(turn: TurnRecord[E], diagnostics: Mapping[str, object] | None = Non
     return TurnFacts(
         turn_id=turn.turn_id,
         model=turn.inbound.conversation.model,
-        created=int(time.time()),
+        created=turn.created,
         dispatch=bool(turn.inbound.dispatch),
         diagnostics=diagnostics if turn.inbound.previous_turn else None,
     )

@@ -53,9 +53,12 @@ class Responses:
         limits: Limits,
         etag: Callable[[], str | None],
         hosted: Offering | None = None,
+        *,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.store = store
         self._hosted = hosted
+        self._now = now
         self._limits = limits
         self._etag = etag
         self._decoded = DecodedParts()
@@ -94,9 +97,9 @@ class Responses:
         echo, facts = turn.inbound.echo, response_facts(turn)
         encoder: responses.StreamEncoder | responses.DocumentEncoder
         if turn.inbound.stream or turn.inbound.background:
-            encoder = responses.stream_encoder(facts, echo, now=time.time, framing=framing)
+            encoder = responses.stream_encoder(facts, echo, now=self._now, framing=framing)
         else:
-            encoder = responses.document_encoder(facts, echo, now=time.time)
+            encoder = responses.document_encoder(facts, echo, now=self._now)
         self.store.begin(
             RunningResponse(
                 id=response_id(turn.turn_id),

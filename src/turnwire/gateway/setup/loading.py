@@ -22,7 +22,7 @@ __all__ = ["Loaded", "load", "load_settings"]
 
 # Variables that belong to clients, to tests, or name the file itself.
 _OTHER_VARIABLES = frozenset({"CONFIG", "URL", "API_KEY", "END", "SHARED", "EXAMPLES"})
-_LISTS = frozenset({"alias", "allowed_hosts"})
+_LISTS = frozenset({"alias", "allowed_hosts", "capture_filter", "capture_redact"})
 _TABLES = ("models", "tools")
 _NAMES = tuple(field.name for field in msgspec.structs.fields(Settings) if field.name not in _TABLES)
 _MODEL_NAMES = tuple(field.name for field in msgspec.structs.fields(ModelSettings))

@@ -88,6 +88,12 @@ class Metrics:
             ["model", "stage"],
             registry=registry,
         )
+        self.captures = Counter(
+            "turnwire_captures_total",
+            "Captured turns by what became of them: written, dropped (too many waited), failed.",
+            ["outcome"],
+            registry=registry,
+        )
         self.live = Gauge("turnwire_live_turns", "Turns running now.", registry=registry)
         self.waiting = Gauge("turnwire_waiting_turns", "Turns waiting for a worker.", ["model"], registry=registry)
         self.workers = Gauge("turnwire_workers", "Workers by state.", ["model", "state"], registry=registry)

@@ -56,9 +56,10 @@ class TurnRecord(msgspec.Struct, Generic[E], kw_only=True):
     reader: `stalled`, a silent engine: `idle`, the operator: `shutdown` or
     `cancelled`); `silence` is how long its engine said
     nothing, `dispatches` how long each call took from parsed to written; `route` is where it ran, `blocks` when
-    each part of the answer came. `overflow` is the refusal of a prompt that cannot fit and was never rendered: APIs say
-    that in the words of a turn, so it is raised by the turn. `rounds` are the earlier rounds
-    of the same answer, where the gateway ran tools between them."""
+    each part of the answer came, `beats` when a sign of life was sent; `created` is the time that the answer states, in
+    unix seconds. `overflow` is the refusal of a prompt that cannot fit and was never rendered: APIs say that in the
+    words of a turn, so it is raised by the turn. `rounds` are the earlier rounds of the same answer, where the gateway
+    ran tools between them."""
 
     api: str
     turn_id: str
@@ -81,6 +82,8 @@ class TurnRecord(msgspec.Struct, Generic[E], kw_only=True):
     reply: Reply | None = None
     route: Route | None = None
     blocks: list[BlockTimes] = []
+    beats: list[float] = []
+    created: int = msgspec.field(default_factory=lambda: int(time.time()))
     overflow: TurnFailure | None = None
     rounds: tuple[Message, ...] = ()
 

@@ -24,6 +24,7 @@ from turnwire.engines.interface import (
     Generation,
     Hints,
     Route,
+    RoutedReceiver,
     TokenBatch,
 )
 from turnwire.gateway.turns.output import OutputLog, Stamping
@@ -125,6 +126,8 @@ class Turn:
         self.record = record
         self.encoder = encoder
         self.sink = sink
+        # What engines push into; a capture puts itself in between.
+        self.receiver: RoutedReceiver = self
         self.silent = True
         self.opened = False
         self.cut = False
@@ -202,7 +205,7 @@ class Turn:
         """Run to the end. Raises TurnFailure if nothing was sent yet; later failures are written to the sink. Raises
         ClientGone where there is nobody to tell."""
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(self.GRACE_S, self._open_stream)
+        timer = loop.call_later(self.GRACE_S, self.open_stream)
         try:
             self._start()
             await self._complete(await self._ended)
@@ -247,7 +250,7 @@ class Turn:
         self._prefilled = len(prefill)
         request = self.request(prefill)
         self._head = self.encoder.start(self.usage)
-        self._generation = runtime.engine.submit(request, self)
+        self._generation = runtime.engine.submit(request, self.receiver)
         if prefill:
             self._put(self.encoder.feed(self._heard(plan.prefill, prefill)))
 
@@ -370,7 +373,7 @@ class Turn:
         self._stamping.notes.append(Note("thinking.budget_reached", "The thought was closed at its budget."))
         self._put(self.encoder.feed(self._heard(text, runtime.tokenizer.encode(text))))
         self._prefilled = len(self._log.ids)
-        self._generation = runtime.engine.submit(self.request(self._log.ids), self)
+        self._generation = runtime.engine.submit(self.request(self._log.ids), self.receiver)
         if self.sink.full:
             self._generation.pause()
 
@@ -419,6 +422,7 @@ class Turn:
     def beat(self) -> None:
         """Write a sign of life."""
         if self.opened and (data := self.encoder.keepalive()):
+            self.record.beats.append(time.monotonic())
             self.sink.write(data)
 
     def expire(self, reason: str) -> None:
@@ -546,7 +550,8 @@ class Turn:
 
     # ------------------------------------------------------------------------------------------------- opening
 
-    def _open_stream(self) -> None:
+    def open_stream(self) -> None:
+        """Send the answer's head, if it streams and nothing speaks against it yet."""
         if self.encoder.streams and not self._ended.done():
             self._open()
 

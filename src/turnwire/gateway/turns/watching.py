@@ -19,6 +19,10 @@ class Reporting(Protocol):
 
     heartbeat: Heartbeat
 
+    def begun(self, turn: Turn) -> None:
+        """A turn that is about to run."""
+        ...
+
     def finished(self, turn: TurnRecord[Any]) -> None:
         """A turn that ran, whatever became of it."""
         ...
@@ -28,6 +32,7 @@ async def run_watched(gateway: Reporting, turn: Turn) -> TurnOutcome:
     """Run a turn and those that go on with its answer to their end; raises what `Turn.run` raises."""
     heartbeat = gateway.heartbeat
     first, following = turn, None
+    gateway.begun(turn)
     heartbeat.watch(turn)
     while True:
         turn.sink.attach(turn)
@@ -35,6 +40,7 @@ async def run_watched(gateway: Reporting, turn: Turn) -> TurnOutcome:
             outcome = await turn.run()
             following = await turn.following()
             if following is not None:
+                gateway.begun(following)
                 heartbeat.watch(following)
         finally:
             turn.record.silence = heartbeat.forget(turn)

@@ -1,0 +1,106 @@
+"""Reads captures: lines of JSON, compressed or not.
+
+Promise: a file that was being written when its process died is read up to its last whole line. A secret that the
+redaction would have replaced is an error that names the turn, not a line that is passed on.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import Iterator
+from typing import IO
+
+from turnwire.capture.format import CapturedTurn, CaptureError, CaptureHead, decode_line
+from turnwire.capture.redaction import secrets_in
+
+__all__ = ["Capture", "read_capture", "read_lines"]
+
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_GZIP = b"\x1f\x8b"
+_LONGEST = 1 << 30
+
+
+def _opened(stream: IO[bytes]) -> IO[bytes]:
+    """The stream, expanded where it is compressed."""
+    begin = stream.read(4)
+    rest = _Joined(begin, stream)
+    if begin.startswith(_ZSTD):
+        try:
+            import zstandard
+        except ImportError:
+            raise CaptureError(
+                "Compressed captures need the `zstandard` library: pip install 'turnwire[server]'"
+            ) from None
+        reader = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(rest, read_across_frames=True)
+        return io.BufferedReader(reader)
+    return gzip.open(rest) if begin.startswith(_GZIP) else io.BufferedReader(rest)
+
+
+class _Joined(io.RawIOBase):
+    """A stream whose first bytes were read already."""
+
+    def __init__(self, begin: bytes, rest: IO[bytes]) -> None:
+        self._begin = begin
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        data = self._begin[: len(buffer)] if self._begin else self._rest.read(len(buffer))
+        self._begin = self._begin[len(data) :]
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def read_lines(stream: IO[bytes], *, check: bool = True) -> Iterator[CaptureHead | CapturedTurn]:
+    """Every line of a capture. With `check`, a secret in it is a CaptureError."""
+    lines = _opened(stream)
+    first = True
+    while True:
+        data = lines.readline(_LONGEST)
+        if not data.endswith(b"\n"):
+            if first:
+                raise CaptureError("This is no capture: it has not one whole line.")
+            return
+        line = decode_line(data)
+        if first and not isinstance(line, CaptureHead):
+            raise CaptureError("This is no capture: its first line is not a head.")
+        first = False
+        if check and isinstance(line, CapturedTurn) and (kinds := secrets_in(line)):
+            raise CaptureError(
+                f"Turn {line.turn_id} holds what looks like a secret ({', '.join(kinds)}). It was captured without "
+                "redaction or changed since; nothing of it is used."
+            )
+        yield line
+
+
+class Capture:
+    """A whole capture in memory: its heads and its turns, oldest first."""
+
+    def __init__(self, heads: list[CaptureHead], turns: list[CapturedTurn]) -> None:
+        self.head = heads[0]
+        self.turns = sorted(turns, key=lambda turn: turn.at)
+        self.models = {model.id: model for head in heads for model in head.models}
+
+    def turn(self, turn_id: str) -> CapturedTurn:
+        """The turn of an id (or of the answer's request-id), or CaptureError."""
+        wanted = turn_id.removeprefix("req_")
+        for turn in self.turns:
+            if turn.turn_id == wanted:
+                return turn
+        raise CaptureError(f"There is no turn {wanted} in this capture; it holds {len(self.turns)} others.")
+
+
+def read_capture(*streams: IO[bytes]) -> Capture:
+    """All of one capture, which may be in several files."""
+    heads: list[CaptureHead] = []
+    turns: list[CapturedTurn] = []
+    for stream in streams:
+        for line in read_lines(stream):
+            if isinstance(line, CaptureHead):
+                heads.append(line)
+            else:
+                turns.append(line)
+    return Capture(heads, turns)

@@ -1,0 +1,177 @@
+"""Secrets out of captures: each is replaced by a word of its own, everywhere by the same one.
+
+Promise: what the table names is in no capture, neither as text nor as token ids; equal secrets get equal words, so that
+a redacted conversation still makes sense. A file is checked again when it is read, with the same table.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from turnwire.capture.format import MASKED, CapturedTurn, EventStep, Step, TokenStep
+from turnwire.turns import BlockDelta, Event, ToolCallClosed
+
+__all__ = ["SECRETS", "SECRET_HEADERS", "Redactor", "secrets_in"]
+
+_START = r"(?<![A-Za-z0-9_\-])"
+SECRETS: Mapping[str, str] = {
+    "key": _START + r"(?:sk-[A-Za-z0-9_\-]{20,}|tw-[A-Za-z0-9_\-]{43}(?![A-Za-z0-9_\-]))",
+    "github": _START + r"(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{40,})",
+    "gitlab": _START + r"glpat-[A-Za-z0-9_\-]{20,}",
+    "aws": _START + r"(?:AKIA|ASIA)[0-9A-Z]{16}(?![A-Za-z0-9])",
+    "google": _START + r"AIza[0-9A-Za-z_\-]{35}",
+    "slack": _START + r"xox[abeprs]-[A-Za-z0-9\-]{10,}",
+    "hub": _START + r"hf_[A-Za-z0-9]{30,}",
+    "npm": _START + r"npm_[A-Za-z0-9]{36}",
+    "jwt": _START + r"eyJ[A-Za-z0-9_\-]{10,}\.eyJ[A-Za-z0-9_\-]{10,}\.[A-Za-z0-9_\-]{10,}",
+    "bearer": r"(?<=[Bb]earer )(?!REDACTED_)[A-Za-z0-9._~+/\-]{20,}=*",
+    "private_key": r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----",
+    "url_password": r"(?<=://)[^\s/:@\"\\]{1,64}:(?!REDACTED_)[^\s/:@\"\\]{1,256}(?=@)",
+}
+"""What is taken for a secret, by kind."""
+
+SECRET_HEADERS = frozenset(
+    {"authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "set-cookie"}
+)
+"""Headers whose value is a secret whatever it looks like."""
+
+
+def _compiled(extra: Sequence[str] = ()) -> re.Pattern[str]:
+    kinds = [f"(?P<{kind}>{pattern})" for kind, pattern in SECRETS.items()]
+    return re.compile("|".join([*kinds, *(f"(?P<own{number}>{one})" for number, one in enumerate(extra))]))
+
+
+_PLAIN = _compiled()
+
+
+def secrets_in(turn: CapturedTurn) -> list[str]:
+    """The kinds of secret that a captured turn still holds; empty for one that was redacted."""
+    said = "".join(piece for step in turn.steps for piece in _pieces(step))
+    texts = (turn.request.body, said, turn.prompt.tail, *(text for _, text in turn.answer))
+    found = {match.lastgroup or "" for text in texts for match in _PLAIN.finditer(text)}
+    found |= {
+        f"header {name}"
+        for name, value in turn.request.headers.items()
+        if name in SECRET_HEADERS and not value.startswith("REDACTED_")
+    }
+    return sorted(found)
+
+
+class Redactor:
+    """Replaces secrets. `extra` are further patterns; `salt` decides the words, so that nobody can try out guesses."""
+
+    def __init__(self, extra: Sequence[str] = (), *, salt: bytes | None = None) -> None:
+        self._pattern = _compiled(extra)
+        self._salt = os.urandom(16) if salt is None else salt
+
+    def word(self, kind: str, secret: str) -> str:
+        """What stands for a secret."""
+        digest = blake2b(secret.encode(), key=self._salt, digest_size=4).hexdigest()
+        return f"REDACTED_{kind}_{digest}"
+
+    def text(self, text: str) -> tuple[str, int]:
+        """The text without secrets, and how many there were."""
+        return self._pattern.subn(lambda match: self.word(match.lastgroup or "own", match.group()), text)
+
+    def turn(self, turn: CapturedTurn, spell: Callable[[Sequence[int]], Iterable[str]]) -> CapturedTurn:
+        """The turn without secrets. `spell` gives the text of each id, so that ids that spell a secret can be masked;
+        it is only asked where there is one."""
+        headers = {
+            name: self.word("header", value) if name in SECRET_HEADERS else self.text(value)[0]
+            for name, value in turn.request.headers.items()
+        }
+        body, in_body = self.text(turn.request.body)
+        steps, in_output = self._steps(turn.steps)
+        answer, in_answer = self._answer(turn.answer, cut=bool(in_output))
+        prompt = turn.prompt
+        if in_body:
+            tail, _ = self.text(prompt.tail)
+            prompt = msgspec.structs.replace(prompt, ids=self._masked(prompt.ids, spell), tail=tail)
+        output_ids = self._masked(turn.output_ids, spell) if in_output else turn.output_ids
+        return msgspec.structs.replace(
+            turn,
+            request=msgspec.structs.replace(turn.request, headers=headers, body=body),
+            prompt=prompt,
+            steps=steps,
+            answer=answer,
+            output_ids=output_ids,
+            redacted=in_body + in_output + in_answer,
+        )
+
+    def _answer(self, answer: Sequence[tuple[float, str]], *, cut: bool) -> tuple[tuple[tuple[float, str], ...], int]:
+        """What was sent. A secret in the output lies across frames, so then only their times stay."""
+        if cut:
+            return tuple((at, "") for at, _ in answer), 0
+        clean = [(at, *self.text(text)) for at, text in answer]
+        return tuple((at, text) for at, text, _ in clean), sum(count for _, _, count in clean)
+
+    def _steps(self, steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], int]:
+        """The engine's batches: a secret is looked for in the whole output, and its word goes where it began."""
+        pieces = [piece for step in steps for piece in _pieces(step)]
+        clean, count = self._joined(pieces)
+        if not count:
+            return steps, 0
+        rest = iter(clean)
+        return tuple(self._step(step, [next(rest) for _ in _pieces(step)]) for step in steps), count
+
+    def _joined(self, pieces: Sequence[str]) -> tuple[list[str | None], int]:
+        """Pieces of one text without its secrets; None for a piece that held nothing of one."""
+        spans = [(*match.span(), match) for match in self._pattern.finditer("".join(pieces))]
+        made: list[str | None] = []
+        start = 0
+        for piece in pieces:
+            end, at, kept, touched = start + len(piece), start, "", False
+            for first, last, match in spans:
+                if last <= start or first >= end:
+                    continue
+                touched = True
+                kept += piece[at - start : max(first - start, 0)]
+                if first >= start:
+                    kept += self.word(match.lastgroup or "own", match.group())
+                at = min(last, end)
+            made.append(kept + piece[at - start :] if touched else None)
+            start = end
+        return made, len(spans)
+
+    def _step(self, step: Step, clean: Sequence[str | None]) -> Step:
+        if isinstance(step, TokenStep):
+            text = clean[0]
+            return step if text is None else TokenStep(step.at, text, tuple(MASKED for _ in step.ids))
+        if not isinstance(step, EventStep):
+            return step
+        rest = iter(clean)
+        events: list[Event] = []
+        for event in step.events:
+            if isinstance(event, BlockDelta) and (text := next(rest)) is not None:
+                event = msgspec.structs.replace(event, text=text, raw="")
+            elif isinstance(event, ToolCallClosed):
+                event = msgspec.structs.replace(event, arguments=self.text(event.arguments)[0], raw="")
+            events.append(event)
+        return EventStep(step.at, tuple(events))
+
+    def _masked(self, ids: Sequence[int], spell: Callable[[Sequence[int]], Iterable[str]]) -> list[int]:
+        pieces = list(spell(ids))
+        spans = [match.span() for match in self._pattern.finditer("".join(pieces))]
+        masked, place, at = list(ids), 0, 0
+        for number, piece in enumerate(pieces):
+            end = place + len(piece)
+            while at < len(spans) and spans[at][1] <= place:
+                at += 1
+            if at < len(spans) and spans[at][0] < end and spans[at][1] > place:
+                masked[number] = MASKED
+            place = end
+        return masked
+
+
+def _pieces(step: Step) -> list[str]:
+    """What a step says, in the pieces it came in."""
+    if isinstance(step, TokenStep):
+        return [step.text]
+    if isinstance(step, EventStep):
+        return [event.text for event in step.events if isinstance(event, BlockDelta)]
+    return []
