@@ -25,6 +25,7 @@ __all__ = [
     "EventStep",
     "FailedStep",
     "Line",
+    "ParsedBlock",
     "Step",
     "TokenStep",
     "decode_line",
@@ -137,12 +138,24 @@ class FailedStep(_Row, frozen=True, tag="failed"):
 Step: TypeAlias = TokenStep | EventStep | DoneStep | FailedStep
 
 
+class ParsedBlock(_Compact, frozen=True):
+    """A block of a turn: prose or a thought as `text`, a call as `name` and `arguments`."""
+
+    kind: Literal["text", "reasoning", "tool_call"]
+    text: str = ""
+    name: str = ""
+    arguments: Any = None
+
+
 class CapturedTurn(_Compact, frozen=True, tag="turn"):
     """One turn. `at` is when its request had been read (unix seconds); all other times are seconds after that.
     `steps` are what the engine pushed, `answer` what was written to the client, `beats` when signs of life were.
     `verdict` is what continuity said; `output_ids` are the turn's tokens as they will be replayed, which are the
     engine's except where the gateway cut or added some. `summary` is the turn's line of /admin/turns. `redacted`
-    counts what was replaced."""
+    counts what was replaced; `hosted` says that the gateway ran tools of its own for the answer; `place` is how many
+    assistant turns came before it. `blocks` are what the output was parsed into; `spelled` gives the text of ids that
+    no earlier line of the file spelled. In a repro bundle a turn may say what it should have been parsed into
+    (`expected`), and one that is only there to be recalled is a `memory`."""
 
     turn_id: str
     api: str
@@ -170,6 +183,12 @@ class CapturedTurn(_Compact, frozen=True, tag="turn"):
     failure: str | None = None
     notes: tuple[tuple[str, str], ...] = ()
     redacted: int = 0
+    hosted: bool = False
+    place: int = 0
+    blocks: tuple[ParsedBlock, ...] = ()
+    spelled: dict[int, str] = {}
+    expected: tuple[ParsedBlock, ...] | None = None
+    memory: bool = False
 
     @property
     def text(self) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import gzip
 import io
-from collections.abc import Iterator
-from typing import IO
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
 
 from turnwire.capture.format import CapturedTurn, CaptureError, CaptureHead, decode_line
 from turnwire.capture.redaction import secrets_in
@@ -21,7 +21,7 @@ _GZIP = b"\x1f\x8b"
 _LONGEST = 1 << 30
 
 
-def _opened(stream: IO[bytes]) -> IO[bytes]:
+def _opened(stream: IO[bytes]) -> io.BufferedIOBase:
     """The stream, expanded where it is compressed."""
     begin = stream.read(4)
     rest = _Joined(begin, stream)
@@ -32,9 +32,10 @@ def _opened(stream: IO[bytes]) -> IO[bytes]:
             raise CaptureError(
                 "Compressed captures need the `zstandard` library: pip install 'turnwire[server]'"
             ) from None
-        reader = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(rest, read_across_frames=True)
-        return io.BufferedReader(reader)
-    return gzip.open(rest) if begin.startswith(_GZIP) else io.BufferedReader(rest)
+        unpacked: Any = zstandard.ZstdDecompressor(max_window_size=1 << 27)
+        return io.BufferedReader(unpacked.stream_reader(rest, read_across_frames=True))
+    plain = io.BufferedReader(rest)
+    return gzip.GzipFile(fileobj=plain) if begin.startswith(_GZIP) else plain
 
 
 class _Joined(io.RawIOBase):
@@ -83,6 +84,14 @@ class Capture:
         self.head = heads[0]
         self.turns = sorted(turns, key=lambda turn: turn.at)
         self.models = {model.id: model for head in heads for model in head.models}
+        self._spelled: dict[str, dict[int, str]] = {}
+        for turn in turns:
+            self._spelled.setdefault(turn.model, {}).update(turn.spelled)
+
+    def spell(self, model: str, ids: Sequence[int]) -> list[str]:
+        """The text of each id; `▮` for one that was masked."""
+        words = self._spelled.get(model, {})
+        return [words.get(token, "\N{BLACK VERTICAL RECTANGLE}") for token in ids]
 
     def turn(self, turn_id: str) -> CapturedTurn:
         """The turn of an id (or of the answer's request-id), or CaptureError."""

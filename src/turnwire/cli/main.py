@@ -14,6 +14,8 @@ from turnwire.cli.config import config
 from turnwire.cli.doctor import doctor
 from turnwire.cli.fetch_model import fetch_model
 from turnwire.cli.inspect.explain import explain
+from turnwire.cli.inspect.export import export, trace
+from turnwire.cli.inspect.replay import replay, repro
 from turnwire.cli.inspect.top import top
 from turnwire.cli.keys import keys
 from turnwire.cli.launch.codex_catalog import codex_catalog
@@ -54,6 +56,10 @@ for command in (
     explain,
     bench,
     conformance,
+    trace,
+    replay,
+    repro,
+    export,
 ):
     main.add_command(command)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-__all__ = ["gateway_options", "serve"]
+__all__ = ["gateway_options", "listen", "serve"]
 
 
 _OPTIONS = (
@@ -109,7 +109,7 @@ def serve(config: str | None, **flags: Any) -> None:
     # Turns, responses and records are their owner's: no file that the gateway makes can be read by others.
     os.umask(0o077)
     start_log(settings.log_level, settings.log_format)
-    listener = _listen(settings.host, settings.port)
+    listener = listen(settings.host, settings.port)
     try:
         if settings.workers > 1:
             run_processes(settings, listener, load)
@@ -165,7 +165,8 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there, or an error that says what to change."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -6,6 +6,7 @@ A client that does not ask for a page gets none at `/`, only a sign that somethi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from importlib import resources
@@ -13,7 +14,7 @@ from importlib import resources
 from starlette.requests import Request
 from starlette.responses import Response
 
-__all__ = ["front_page", "page", "part"]
+__all__ = ["front_page", "page", "part", "self_contained"]
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -21,6 +22,7 @@ _PARTS = {
     "console.css": "text/css",
     "console.js": "text/javascript",
     "timeline.js": "text/javascript",
+    "turn.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
 _HEADERS = {
@@ -46,6 +48,23 @@ async def part(request: Request) -> Response:
     if name not in _PARTS:
         return Response(status_code=404)
     return Response(_file(name), headers=_HEADERS, media_type=_PARTS[name])
+
+
+_IMPORT = re.compile(r"^import .*?;$", re.MULTILINE)
+_SHOWN = ("timeline.js", "turn.js", "console.js")
+
+
+def self_contained(data: bytes) -> bytes:
+    """The console with its data inside, as one page that asks nobody for anything."""
+    page = _file("console.html").decode()
+    head = page[: page.index('<link rel="icon"')]
+    body = page[page.index("</head>") :].replace('<img src="/console/icon.svg" alt="" width="22" height="22"> ', "")
+    code = "\n".join(_IMPORT.sub("", _file(name).decode()).replace("export ", "") for name in _SHOWN)
+    # Inside a script element only its own end tag, and the comment that hides one, mean anything.
+    inside = data.replace(b"</", b"<\\/").replace(b"<!--", b"<\\u0021--").decode()
+    style = f"<style>{_file('console.css').decode()}</style>"
+    told = f'<script type="application/json" id="capture">{inside}</script><script type="module">{code}</script>'
+    return f"{head}{style}{body.replace('</body>', told + '</body>')}".encode()
 
 
 def front_page(hello: Handler) -> Handler:

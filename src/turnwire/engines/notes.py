@@ -10,6 +10,7 @@ from typing import Final
 __all__ = ["NOTES"]
 
 NOTES: Final[dict[str, str]] = {
+    "capture.other_prompt": "a capture answered with the turn at the same place; the prompt is not the captured one",
     "constraint.unguided": "the engine cannot be made to keep to the demanded form",
     "engine.loop": "the model repeated itself without end and was stopped",
     "upstream.arguments": "the arguments of a call are not an object; they were sent on as one text",

@@ -26,6 +26,7 @@ EngineKind: TypeAlias = Literal[
     "auto",
     "embedded",
     "scripted",
+    "capture",
     "vllm",
     "vllm-core",
     "sglang",
@@ -69,9 +70,9 @@ class SpecError(ValueError):
 
 
 class EngineSpec(msgspec.Struct, frozen=True):
-    """A parsed spec. `target` is a file for `scripted`, a model path (or nothing) for `embedded`, else a base URL
-    without a trailing slash. `auto` is an address alone: what answers there is yet to be found out. `server` says who
-    answers an `openai` route, where that is known."""
+    """A parsed spec. `target` is a file for `scripted` and `capture`, a model path (or nothing) for `embedded`, else
+    a base URL without a trailing slash. `auto` is an address alone: what answers there is yet to be found out. `server`
+    says who answers an `openai` route, where that is known."""
 
     kind: EngineKind
     target: str = ""
@@ -99,6 +100,10 @@ def parse_spec(text: str) -> EngineSpec:
     if kind == "scripted":
         if not target:
             raise SpecError("the scripted engine needs a file: scripted:FILE.jsonl")
+        return EngineSpec(kind, target)
+    if kind == "capture":
+        if not target:
+            raise SpecError("the capture engine needs a file or a folder: capture:FILE")
         return EngineSpec(kind, target)
     if kind == "vllm-core":
         return EngineSpec(kind, _core_address(target))
@@ -185,6 +190,11 @@ def create_engine(
         from turnwire.engines.scripted.engine import ScriptedEngine
 
         return ScriptedEngine(spec.target, tokenizer, window=window)
+    if spec.kind == "capture":
+        from turnwire.engines.captured.engine import CapturedEngine
+        from turnwire.engines.captured.files import load_capture
+
+        return CapturedEngine(load_capture(spec.target), tokenizer, model=model)
     if spec.kind == "vllm-core":
         try:
             from turnwire.engines.vllm_core.engine import VLLMCoreEngine

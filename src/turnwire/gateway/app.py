@@ -112,6 +112,7 @@ def _handlers(gateway: Gateway, responses: Responses) -> dict[tuple[str, str], H
         ("GET", "/admin/turns"): admin.turns,
         ("GET", "/admin/live"): admin.live,
         ("POST", "/admin/turns/{turn_id}/cancel"): admin.cancel,
+        ("GET", "/admin/turns/{turn_id}/payload"): admin.payload,
         ("GET", "/admin/events"): admin.events,
         ("GET", "/admin/workers"): admin.workers,
         ("GET", "/admin/settings"): admin.settings,

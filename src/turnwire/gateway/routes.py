@@ -91,6 +91,7 @@ ROUTES: tuple[RouteRow, ...] = (
     RouteRow("GET", "/admin/turns", "The last turns, without payloads.", access="admin"),
     RouteRow("GET", "/admin/live", "The turns that run now.", access="admin"),
     RouteRow("POST", "/admin/turns/{turn_id}/cancel", "End a running turn.", access="admin"),
+    RouteRow("GET", "/admin/turns/{turn_id}/payload", "What was captured of a turn.", access="admin"),
     RouteRow("GET", "/admin/events", "Turns as they run and end.", access="admin", answer="text/event-stream"),
     RouteRow("GET", "/admin/workers", "The workers of every model.", access="admin"),
     RouteRow("GET", "/admin/usage", "What each key used, by day.", access="admin"),

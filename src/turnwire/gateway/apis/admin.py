@@ -97,6 +97,18 @@ class AdminRoutes:
         answers = await self._siblings.ask(path, method=method)
         return [body for status, body in answers.values() if status == 200]
 
+    async def payload(self, request: Request) -> Response:
+        """All that was captured of a turn; only while a capture runs."""
+        wanted, capturing = request.path_params["turn_id"], self._gateway.capturing
+        if capturing is None:
+            raise TurnFailure("not_found", "Nothing is captured here; start the gateway with --capture FOLDER.")
+        view = await asyncio.to_thread(capturing.view, wanted)
+        if view is None:
+            for body in await self._others(f"/admin/turns/{quote(wanted, safe='')}/payload"):
+                return Response(body, media_type=_JSON)
+            raise TurnFailure("not_found", f"Turn '{wanted}' was not captured, or lately not any more.")
+        return Response(await asyncio.to_thread(msgspec.json.encode, view), media_type=_JSON)
+
     async def events(self, request: Request) -> Response:
         """Server-sent events: `turn` for every turn that ends, `live` once a second."""
         return StreamingResponse(self._events(), media_type="text/event-stream", headers={"cache-control": "no-cache"})

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import PurePath
+from typing import TypeAlias
 
 import msgspec
 
@@ -39,9 +40,11 @@ from turnwire.prompts.templates.sandbox import Budget, TemplateFailure
 from turnwire.prompts.templates.template import ChatTemplate, Renderer, default_template
 from turnwire.turns import Sampling
 
-__all__ = ["AssemblyError", "assemble", "assemble_models"]
+__all__ = ["AssemblyError", "Clock", "assemble", "assemble_models"]
 
 log = logging.getLogger("turnwire.assembly")
+
+Clock: TypeAlias = Callable[[], datetime]
 
 # Where neither the engine, the profile nor the operator tells a window.
 DEFAULT_WINDOW = 131_072
@@ -61,6 +64,7 @@ class _Shared(msgspec.Struct, frozen=True):
     sealer: Sealer
     store: RedisTurnStore | SQLiteTurnStore | MemoryTurnStore
     progress: Progress | None
+    clock: Clock
 
 
 async def assemble(settings: Settings, progress: Progress | None = None) -> ModelRuntime:
@@ -71,14 +75,22 @@ async def assemble(settings: Settings, progress: Progress | None = None) -> Mode
     return first
 
 
-async def assemble_models(settings: Settings, progress: Progress | None = None) -> list[ModelRuntime]:
-    """Start every model's engines and put the models together. `progress` is told of downloads."""
+async def assemble_models(
+    settings: Settings,
+    progress: Progress | None = None,
+    *,
+    sealer: Sealer | None = None,
+    clock: Clock | None = None,
+) -> list[ModelRuntime]:
+    """Start every model's engines and put the models together. `progress` is told of downloads. A replay brings the
+    `sealer` and the templates' `clock` of the time that it replays."""
     started: list[ModelRuntime] = []
     if wrong := tool_problems(settings.tools):
         raise AssemblyError(wrong[0])
     try:
-        sealer = Sealer(seal_keys(settings))
-        shared = _Shared(settings, load_book(settings.profiles), sealer, _turn_store(settings, sealer), progress)
+        sealer = sealer or Sealer(seal_keys(settings))
+        store = _turn_store(settings, sealer)
+        shared = _Shared(settings, load_book(settings.profiles), sealer, store, progress, clock or _clock)
         for model in settings.served():
             started += [await _assembled(model, shared)]
         ServedModels(started)
@@ -122,7 +134,7 @@ def _runtime(
     for warning in info.warnings:
         log.warning("%s: %s", info.name, warning)
     dialect, why = _dialect(model, model_id, profile, source)
-    renderer = _renderer(source, dialect, settings.template_steps)
+    renderer = _renderer(source, dialect, settings.template_steps, shared.clock)
     if engine.capabilities.yields == "events":
         log.info("model %s: prompts are written and counted by %s", model_id, info.name)
     else:
@@ -205,24 +217,24 @@ def _clock() -> datetime:
 
 
 # Models that come with an encoding of their own instead of a template.
-_ENCODINGS: dict[Encoding, Callable[[], Renderer]] = {
-    Encoding.HARMONY: lambda: HarmonyEncoding(clock=_clock),
-    Encoding.DEEPSEEK_V3_2: lambda: DeepSeekEncoding("v3.2"),
-    Encoding.DEEPSEEK_V4: lambda: DeepSeekEncoding("v4"),
+_ENCODINGS: dict[Encoding, Callable[[Clock], Renderer]] = {
+    Encoding.HARMONY: lambda clock: HarmonyEncoding(clock=clock),
+    Encoding.DEEPSEEK_V3_2: lambda _: DeepSeekEncoding("v3.2"),
+    Encoding.DEEPSEEK_V4: lambda _: DeepSeekEncoding("v4"),
 }
 
 
-def _renderer(source: PromptSource, dialect: Dialect, steps: int) -> Renderer:
+def _renderer(source: PromptSource, dialect: Dialect, steps: int, clock: Clock) -> Renderer:
     """What writes the prompts: the model's template, its own encoding, or the project's template."""
     if source.template is not None:
         special = {"bos_token": source.bos, "eos_token": source.eos}
-        return ChatTemplate(source.template, special, clock=_clock, budget=lambda: Budget(steps))
+        return ChatTemplate(source.template, special, clock=clock, budget=lambda: Budget(steps))
     if source.builtin and source.origin == "built in":
-        return default_template(clock=_clock)
+        return default_template(clock=clock)
     if dialect.encoding is not None:
-        return _ENCODINGS[dialect.encoding]()
+        return _ENCODINGS[dialect.encoding](clock)
     if source.builtin:
-        return default_template(clock=_clock)
+        return default_template(clock=clock)
     raise AssemblyError(f"{source.origin} has no chat template. Give one with --template FILE.")
 
 

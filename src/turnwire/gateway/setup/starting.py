@@ -114,7 +114,7 @@ class _Start:
         if kind in CONVERSATION_KINDS:
             return await self._conversing()
         if kind not in _TOKEN_SERVERS or self._model.tokenizer or self._model.source or is_path(self._model.name):
-            source = self._source(self._place, builtin=kind == "scripted")
+            source = self._source(self._place, builtin=kind in ("scripted", "capture"))
         else:
             found = await self._source_by_server(_TOKEN_SERVERS[kind])
             if found is None:

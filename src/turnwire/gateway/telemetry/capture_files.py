@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import zstandard
 
-from turnwire.capture.format import CapturedTurn, CaptureHead, encode_line
+from turnwire.capture.format import MASKED, CapturedTurn, CaptureHead, encode_line
 
 __all__ = ["SUFFIX", "CaptureFiles", "CaptureWriter"]
 
@@ -30,12 +30,16 @@ _WINDOW_LOG = 24
 
 
 class CaptureFiles:
-    """The files of one process in a folder: the newest is written to."""
+    """The files of one process in a folder: the newest is written to. `spell` gives the text of a model's token."""
 
-    def __init__(self, folder: str, head: CaptureHead, *, file_bytes: int, folder_bytes: int) -> None:
+    def __init__(
+        self, folder: str, head: CaptureHead, spell: Callable[[str, int], str], *, file_bytes: int, folder_bytes: int
+    ) -> None:
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._head = head
+        self._spell = spell
+        self._spelled: set[tuple[str, int]] = set()
         self._file_bytes = file_bytes
         self._folder_bytes = folder_bytes
         self._number = 0
@@ -46,7 +50,7 @@ class CaptureFiles:
         """Append a turn and flush it."""
         if self._stream is None:
             self._begin()
-        self._put(encode_line(turn))
+        self._put(encode_line(self._with_new_words(turn)))
         if self._file.tell() >= self._file_bytes:
             self.close()
 
@@ -57,7 +61,14 @@ class CaptureFiles:
             self._file.close()
             self._stream = self._file = None
 
+    def _with_new_words(self, turn: CapturedTurn) -> CapturedTurn:
+        """The turn with the text of every id that this file has not spelled yet."""
+        new = {(turn.model, token) for token in {*turn.prompt.ids, *turn.output_ids} if token != MASKED} - self._spelled
+        self._spelled |= new
+        return msgspec.structs.replace(turn, spelled={token: self._spell(model, token) for model, token in sorted(new)})
+
     def _begin(self) -> None:
+        self._spelled.clear()
         self._number += 1
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         path = self._folder / f"{stamp}-{os.getpid()}-{self._number:03d}{SUFFIX}"

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import re
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from hashlib import blake2b
+from threading import Lock
 from typing import Any
 
 import msgspec
 
 from turnwire.capture.format import (
+    MASKED,
     CapturedPrompt,
     CapturedRequest,
     CapturedTurn,
@@ -25,7 +28,9 @@ from turnwire.capture.format import (
     Step,
     TokenStep,
 )
+from turnwire.capture.parsing import parsed_turn
 from turnwire.capture.redaction import Redactor
+from turnwire.capture.view import turn_view
 from turnwire.engines.interface import Completion, EngineError, EventBatch, Route, RoutedReceiver, TokenBatch
 from turnwire.gateway.settings import Settings, SettingsError
 from turnwire.gateway.telemetry.capture_files import CaptureFiles, CaptureWriter
@@ -76,12 +81,13 @@ class CaptureRules:
 
 
 class _Tap:
-    """One turn being captured. It receives for the turn and writes to its client, and keeps what passes with its time."""
+    """One turn being captured: receives for the turn, writes to its client, and keeps what passes with its time."""
 
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
         self._receiver: RoutedReceiver = turn.receiver
-        self._sink: Sink = turn.sink
+        # The turn that goes on with an answer writes where the one before wrote.
+        self._sink: Sink = turn.sink._sink if isinstance(turn.sink, _Tap) else turn.sink
         self._began = turn.record.started
         self.pushed: list[tuple[float, TokenBatch | EventBatch | Completion | EngineError]] = []
         self.written: list[tuple[float, bytes]] = []
@@ -176,9 +182,13 @@ class _Tap:
             finish=record.finish,
             ended_by=record.ended_by,
             failure=outcome.failure.message if outcome.failure is not None else None,
+            hosted=bool(record.inbound.hosted),
+            place=record.inbound.conversation.assistant_turns,
             notes=tuple((note.code, note.message) for note in record.notes),
         )
-        return redactor.turn(turn, _speller(record.runtime.tokenizer))
+        turn = redactor.turn(turn, _speller(record.runtime.tokenizer))
+        blocks = parsed_turn(turn, record.dialect, record.inbound.conversation.tools)
+        return msgspec.structs.replace(turn, blocks=blocks)
 
 
 def _step(at: float, item: TokenBatch | EventBatch | Completion | EngineError) -> Step:
@@ -209,14 +219,43 @@ def _speller(tokenizer: Tokenizer) -> Callable[[Sequence[int]], Iterable[str]]:
     return spell
 
 
+class RecentTurns:
+    """The turns captured last, up to a number of bytes: what the console shows of them is read from here."""
+
+    def __init__(self, most_bytes: int = 64 << 20) -> None:
+        self._most = most_bytes
+        self._turns: OrderedDict[str, tuple[CapturedTurn, int]] = OrderedDict()
+        self._bytes = 0
+        self._lock = Lock()
+
+    def add(self, turn: CapturedTurn, size: int) -> None:
+        """Keep one; older ones leave."""
+        with self._lock:
+            self._turns[turn.turn_id] = (turn, size)
+            self._bytes += size
+            while self._bytes > self._most and len(self._turns) > 1:
+                _, (_, gone) = self._turns.popitem(last=False)
+                self._bytes -= gone
+
+    def get(self, turn_id: str) -> CapturedTurn | None:
+        """A turn by its id, while it is kept."""
+        with self._lock:
+            found = self._turns.get(turn_id)
+        return found[0] if found is not None else None
+
+
 class Capturing:
     """A gateway's capture."""
 
-    def __init__(self, rules: CaptureRules, redactor: Redactor, writer: CaptureWriter) -> None:
+    def __init__(
+        self, rules: CaptureRules, redactor: Redactor, writer: CaptureWriter, runtimes: Sequence[ModelRuntime]
+    ) -> None:
         self._rules = rules
         self._redactor = redactor
         self._writer = writer
         self._open: dict[str, _Tap] = {}
+        self._tokenizers = {runtime.id: runtime.tokenizer for runtime in runtimes}
+        self._recent = RecentTurns()
 
     def begin(self, turn: Turn) -> None:
         """A turn is about to run."""
@@ -227,8 +266,25 @@ class Capturing:
         """A turn is over."""
         tap = self._open.pop(record.turn_id, None)
         if tap is not None:
-            ended, redactor = time.monotonic(), self._redactor
-            self._writer.put(lambda: tap.line(summary, ended, redactor), tap.size)
+            ended, size = time.monotonic(), tap.size
+
+            def make() -> CapturedTurn:
+                line = tap.line(summary, ended, self._redactor)
+                self._recent.add(line, size)
+                return line
+
+            self._writer.put(make, size)
+
+    def view(self, turn_id: str) -> dict[str, Any] | None:
+        """A turn that was captured lately, as a page shows it."""
+        turn = self._recent.get(turn_id)
+        if turn is None:
+            return None
+        return turn_view(turn, self._recent.get(str(turn.verdict.get("turn", ""))), self._spelled)
+
+    def _spelled(self, model: str, ids: Sequence[int]) -> list[str]:
+        decode = self._tokenizers[model].decode
+        return ["\N{BLACK VERTICAL RECTANGLE}" if token == MASKED else decode([token]) for token in ids]
 
     def close(self) -> None:
         """Write what waits."""
@@ -244,11 +300,13 @@ def open_capture(settings: Settings, runtimes: list[ModelRuntime], counted: Call
             re.compile(pattern)
         except re.error as error:
             raise SettingsError(f"capture_redact: {pattern!r} is not a regular expression: {error}") from None
+    tokenizers = {runtime.id: runtime.tokenizer for runtime in runtimes}
     files = CaptureFiles(
         settings.capture,
         capture_head(settings, runtimes),
+        lambda model, token: tokenizers[model].decode([token]),
         file_bytes=settings.capture_file_bytes,
         folder_bytes=settings.capture_folder_bytes,
     )
     rules = CaptureRules(settings.capture_filter, settings.capture_sample)
-    return Capturing(rules, Redactor(settings.capture_redact), CaptureWriter(files, counted=counted))
+    return Capturing(rules, Redactor(settings.capture_redact), CaptureWriter(files, counted=counted), runtimes)

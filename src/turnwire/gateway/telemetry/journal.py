@@ -19,9 +19,20 @@ from turnwire.continuity import header as prefix_header
 from turnwire.continuity import sentence
 from turnwire.gateway.turns.record import TurnRecord
 
-__all__ = ["Journal", "JsonLines", "Span", "TurnSummary", "sections_of", "spans_of", "start_log", "summary_of"]
+__all__ = [
+    "Journal",
+    "JsonLines",
+    "Span",
+    "TurnSummary",
+    "layout_of",
+    "sections_of",
+    "spans_of",
+    "start_log",
+    "summary_of",
+]
 
 _STANDARD = "turnwire"
+_MOST_SECTIONS = 40
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +49,7 @@ class TurnSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One turn. Times are seconds, `at` is when it ended (unix); `prefix` is what the answer's `x-turnwire-prefix`
     said, `lost` how many tokens a broken prefix cost, `story` the same in a sentence without any text of a client;
     `parent` and `agent` say whose sub-agent the session is; `predicted` is how many tokens the worker was believed to
-    hold; `sections` are the prompt's tokens by where they came from; `notes` are codes."""
+    hold; `sections` are the prompt's tokens by where they came from, `layout` the same in order; `notes` are codes."""
 
     turn_id: str
     at: float
@@ -75,6 +86,7 @@ class TurnSummary(msgspec.Struct, frozen=True, kw_only=True):
     queued: float = 0.0
     spans: tuple[Span, ...] = ()
     sections: dict[str, int] = {}
+    layout: tuple[tuple[str, int], ...] = ()
 
     @property
     def speed(self) -> float | None:
@@ -138,6 +150,7 @@ def summary_of(turn: TurnRecord[Any]) -> TurnSummary:
         queued=round(turn.route.queued, 4) if turn.route is not None else 0.0,
         spans=spans_of(turn),
         sections=sections_of(turn),
+        layout=layout_of(turn),
     )
 
 
@@ -166,6 +179,23 @@ def sections_of(turn: TurnRecord[Any]) -> dict[str, int]:
     for section in turn.prompt.sections:
         sizes[section.kind] = sizes.get(section.kind, 0) + section.end - section.start
     return sizes
+
+
+def layout_of(turn: TurnRecord[Any]) -> tuple[tuple[str, int], ...]:
+    """The prompt's sections in order, each with its tokens. Neighbours of one kind are one; the middle of a long
+    conversation is one section of kind `more`."""
+    parts: list[tuple[str, int]] = []
+    for section in turn.prompt.sections:
+        size = section.end - section.start
+        if parts and (parts[-1][0] == section.kind or section.kind == "frame"):
+            parts[-1] = (parts[-1][0], parts[-1][1] + size)
+        elif size:
+            parts.append((section.kind, size))
+    if len(parts) > _MOST_SECTIONS:
+        head, tail = parts[: _MOST_SECTIONS // 2], parts[-_MOST_SECTIONS // 2 :]
+        between = sum(size for _, size in parts[len(head) : -len(tail)])
+        parts = [*head, ("more", between), *tail]
+    return tuple(parts)
 
 
 class Journal:
