@@ -226,8 +226,10 @@ class OutputFormat(_Value, frozen=True):
 
 class TurnContext(_Value, frozen=True):
     """Who asks and how urgent it is, gathered from headers and metadata. None of it ever reaches the prompt.
-    `turn_class` is main, subagent, workflow, compaction, auxiliary, title or background; a higher `priority` is served
-    earlier."""
+    `turn_class` is main, subagent, workflow, compaction, auxiliary, title or background. Of waiting turns those of a
+    higher `tier` are served first, within one those of a higher `priority`; `weight` is the share of whoever asks.
+    `urgency` (0 to 1) is what waiting weighs against reading a prompt again; `expected_output` is how many tokens the
+    client expects, `patience` how many seconds it waits for a worker."""
 
     session: str | None = None
     parent: str | None = None
@@ -237,6 +239,11 @@ class TurnContext(_Value, frozen=True):
     priority: int = 0
     final: bool = False
     client: str | None = None
+    tier: int = 0
+    weight: float = 1.0
+    urgency: float = 0.7
+    expected_output: int | None = None
+    patience: float | None = None
 
 
 class Conversation(_Value, frozen=True):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwire.protocols.context import dispatch_opt_in, side_class, turn_context
+from turnwire.protocols.context import AgentHints, dispatch_opt_in, side_class, turn_context
 from turnwire.turns import Message, OutputFormat, TextBlock, Tool, TurnContext
 
 CODEX = {
@@ -48,7 +48,7 @@ CODEX = {
         ),
         (
             {"x-claude-code-session-id": "c", "x-claude-1p-request-class": "background-task"},
-            TurnContext(session="c", turn_class="background", priority=-2),
+            TurnContext(session="c", turn_class="background", priority=-2, urgency=0.25),
         ),
         ({"x-claude-code-request-class": "of-next-year"}, TurnContext()),
         (CODEX, TurnContext(session="root", window="root:1", client="codex_exec/0.166.0")),
@@ -86,7 +86,12 @@ CODEX = {
         ),
         ({"traceparent": "nonsense"}, TurnContext()),
         ({"x-dynamo-request-priority": "7"}, TurnContext(priority=7)),
-        ({"x-dynamo-request-priority": "7", "x-dynamo-request-strict-priority": "9"}, TurnContext(priority=9)),
+        ({"x-dynamo-request-priority": "7", "x-dynamo-request-strict-priority": "9"}, TurnContext(priority=7, tier=9)),
+        ({"x-dynamo-request-strict-priority": "-3"}, TurnContext()),
+        ({"x-turnwire-deadline": "2.5"}, TurnContext(patience=2.5)),
+        ({"x-turnwire-deadline": "1e9"}, TurnContext(patience=86_400.0)),
+        ({"x-turnwire-deadline": "nan"}, TurnContext()),
+        ({"x-turnwire-deadline": "soon"}, TurnContext()),
         ({"x-dynamo-request-priority": "999999"}, TurnContext(priority=100)),
         ({"x-dynamo-request-priority": "soon"}, TurnContext()),
         ({"x-codex-turn-metadata": "{"}, TurnContext()),
@@ -98,9 +103,11 @@ def test_headers(headers: dict[str, str], expected: TurnContext) -> None:
 
 
 def test_the_body_speaks_where_headers_are_silent() -> None:
-    assert turn_context({}, session="body", window="w", turn_class="title", priority=3) == TurnContext(
-        session="body", window="w", turn_class="title", priority=3
+    hints = AgentHints(priority=3, tier=2, expected_output=90)
+    assert turn_context({}, session="body", window="w", turn_class="title", hints=hints) == TurnContext(
+        session="body", window="w", turn_class="title", priority=3, tier=2, expected_output=90, urgency=0.25
     )
+    assert turn_context({}, hints=AgentHints(latency_sensitivity=2.5)) == TurnContext(priority=2, urgency=1.0)
     assert turn_context({"session-id": "head"}, session="body").session == "head"
     assert turn_context({"x-client-request-id": "weak"}, session="body").session == "body"
 

@@ -12,6 +12,7 @@ from openai.types.chat import completion_create_params as chat_create_params
 from openai.types.responses import response_create_params
 
 from turnwire.protocols import anthropic, chat, completions, embeddings, responses
+from turnwire.protocols.context import AgentHints
 from turnwire.protocols.fields.extensions import Extensions, read_extensions
 from turnwire.protocols.fields.reader import Fields
 from turnwire.protocols.fields.table import CHAT, COMPLETIONS, EMBEDDINGS, MESSAGES, RESPONSES, TABLES, FieldTable
@@ -139,9 +140,14 @@ def test_rows_say_why() -> None:
     ("nvext", "expected"),
     [
         ({}, Extensions()),
-        ({"agent_hints": {"priority": 2}}, Extensions(priority=2)),
-        ({"agent_hints": {"priority": 2, "strict_priority": 4}}, Extensions(priority=4)),
-        ({"agent_hints": {"latency_sensitivity": 1.5}}, Extensions(priority=1)),
+        ({"agent_hints": {"priority": 2}}, Extensions(hints=AgentHints(priority=2))),
+        (
+            {"agent_hints": {"priority": 2, "strict_priority": 4, "osl": 700}},
+            Extensions(hints=AgentHints(priority=2, tier=4, expected_output=700)),
+        ),
+        ({"agent_hints": {"osl": 0}}, Extensions()),
+        ({"agent_hints": {"osl": 1e300}}, Extensions()),
+        ({"agent_hints": {"latency_sensitivity": 1.5}}, Extensions(hints=AgentHints(latency_sensitivity=1.5))),
         ({"agent_hints": {"priority": True}}, Extensions()),
         ({"agent_hints": []}, Extensions()),
         ({"max_thinking_tokens": 50}, Extensions(thinking_budget=50)),

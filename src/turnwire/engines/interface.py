@@ -48,8 +48,10 @@ class Constraint(msgspec.Struct, frozen=True, kw_only=True):
 class Hints(msgspec.Struct, frozen=True, kw_only=True):
     """What helps an engine schedule and cache; none of it changes the tokens. Higher `priority` is served earlier by
     an engine. In a line before engines a higher `rank`, which only the operator gives, goes before; among equals each
-    `tenant` gets its share by `weight`, and `priority` orders a tenant's own turns. Whoever is not served by `deadline`
-    (as `time.monotonic` counts) is no longer waited for."""
+    `tenant` gets its share by `weight`. A tenant's own turns go by `tier`, which no engine is told, and within a tier
+    each step of `priority` is worth a second of waiting. Whoever is not served by `deadline` (as `time.monotonic`
+    counts) is no longer waited for. `session` names the conversation, `final` its last turn; `expected_output` is how
+    many tokens the client expects; `urgency` (0 to 1) is what waiting weighs against reading a prompt again."""
 
     request_id: str
     session: str | None = None
@@ -58,7 +60,11 @@ class Hints(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str = ""
     rank: int = 0
     weight: float = 1.0
+    tier: int = 0
     deadline: float | None = None
+    expected_output: int | None = None
+    urgency: float = 0.7
+    final: bool = False
 
 
 class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,13 +189,18 @@ Why: TypeAlias = Literal["only", "session", "prefix", "load"]
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a pool sent a turn, and why: to the `only` worker there is, to its `session`'s last one, to the one that
-    holds most of its `prefix`, or to the one with the least `load`. `cached` is how many tokens of the prompt it is
-    believed to hold, `queued` how long the turn waited for it in seconds."""
+    """Where a pool sent a turn, and why: to the `only` worker there is, to its `session`'s last one, to one that holds
+    more of its `prefix` than others, or to the one with the least `load`. `label` names the worker to clients. Of the
+    `prompt`'s tokens it is believed to hold `cached` and to be reading `pending` for other turns; `waiting` is the work
+    it had before this turn, in tokens. `queued` is how long the turn waited in line, in seconds."""
 
     worker: str
+    label: str
     why: Why
+    prompt: int
     cached: int
+    pending: int
+    waiting: int
     queued: float
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from turnwire.turns import Message, OutputFormat, Tool, TurnContext
 
-__all__ = ["PRIORITY_SPAN", "dispatch_opt_in", "key_rank", "side_class", "turn_context"]
+__all__ = ["PRIORITY_SPAN", "AgentHints", "dispatch_opt_in", "key_rank", "side_class", "turn_context"]
 
 SESSION_HEADERS = (
     "x-dynamo-session-id",
@@ -61,13 +61,33 @@ PRIORITY_SPAN = 2 * PRIORITY_BOUND + 1
 """How many priorities a request can give itself; its key's priority counts in steps of as many."""
 
 
+CALM, USUAL, URGENT = 0.25, 0.7, 1.0
+"""What waiting weighs against reading a prompt again: where nobody waits, by default, and where the client says so."""
+
+TIER_BOUND = 1_000_000
+OUTPUT_BOUND = 10_000_000
+PATIENCE_BOUND = 86_400.0
+
+
+class AgentHints(msgspec.Struct, frozen=True, kw_only=True):
+    """What the body of a request says about its place: Dynamo's `agent_hints`."""
+
+    priority: int | None = None
+    tier: int | None = None
+    expected_output: int | None = None
+    latency_sensitivity: float | None = None
+
+
+NO_HINTS = AgentHints()
+
+
 def turn_context(
     headers: Mapping[str, str],
     *,
     session: str | None = None,
     window: str | None = None,
     turn_class: str | None = None,
-    priority: int | None = None,
+    hints: AgentHints = NO_HINTS,
     limit: int = 512,
 ) -> TurnContext:
     """The context of a request. Header names are lower case. The keyword values are what the body says (metadata,
@@ -95,7 +115,11 @@ def turn_context(
         agent=agent,
         window=(first(("x-codex-window-id",)) or window or "")[:limit] or None,
         turn_class=kind,
-        priority=_priority(headers, priority, kind),
+        priority=_priority(headers, hints, kind),
+        tier=_tier(headers, hints),
+        urgency=_urgency(hints, kind),
+        expected_output=hints.expected_output,
+        patience=_patience(headers.get("x-turnwire-deadline", "")),
         final=headers.get("x-dynamo-session-final", "").strip().lower() in ("1", "true", "yes"),
         client=headers.get("user-agent", "").split(" ", 1)[0][:limit] or None,
     )
@@ -138,14 +162,34 @@ def _turn_class(headers: Mapping[str, str], metadata: Mapping[str, Any]) -> str 
     return "subagent" if metadata.get("thread_source") == "subagent" else None
 
 
-def _priority(headers: Mapping[str, str], stated: int | None, turn_class: str) -> int:
-    for name in ("x-dynamo-request-strict-priority", "x-dynamo-request-priority"):
-        value = _integer(headers.get(name))
-        if value is not None:
-            return _bounded(value)
-    if stated is not None:
-        return _bounded(stated)
-    return CLASS_PRIORITY.get(turn_class, 0)
+def _priority(headers: Mapping[str, str], hints: AgentHints, turn_class: str) -> int:
+    stated = _integer(headers.get("x-dynamo-request-priority"))
+    if stated is None:
+        stated = hints.priority
+    if stated is None and hints.latency_sensitivity is not None:
+        stated = int(hints.latency_sensitivity)
+    return CLASS_PRIORITY.get(turn_class, 0) if stated is None else _bounded(stated)
+
+
+def _tier(headers: Mapping[str, str], hints: AgentHints) -> int:
+    stated = _integer(headers.get("x-dynamo-request-strict-priority"))
+    tier = stated if stated is not None else hints.tier
+    return 0 if tier is None else max(0, min(TIER_BOUND, tier))
+
+
+def _urgency(hints: AgentHints, turn_class: str) -> float:
+    if hints.latency_sensitivity is not None:
+        return URGENT if hints.latency_sensitivity > 0 else CALM
+    return CALM if turn_class in CLASS_PRIORITY else USUAL
+
+
+def _patience(value: str) -> float | None:
+    """Seconds, where a number of them is given."""
+    try:
+        seconds = float(value[:32])
+    except ValueError:
+        return None
+    return min(seconds, PATIENCE_BOUND) if seconds > 0 else None
 
 
 def _bounded(value: int) -> int:

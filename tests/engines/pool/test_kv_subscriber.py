@@ -301,7 +301,7 @@ async def test_a_turn_goes_to_the_worker_that_says_it_holds_the_prompt() -> None
         await waiting.over.wait()
 
     async with asyncio.timeout(10):
-        while not pool._index.overlap(PromptBlocks(prompt, None)).get("w2#0"):
+        while not pool.router.index.overlap(PromptBlocks(prompt, None)).get("w2#0"):
             publishers[2].sent = 0
             await publishers[2].publish()
             await asyncio.sleep(0.02)
@@ -312,7 +312,7 @@ async def test_a_turn_goes_to_the_worker_that_says_it_holds_the_prompt() -> None
     publishers[1].cache.read(prompt)
     await publishers[2].publish()
     await publishers[1].publish()
-    await soon(lambda: pool._index.blocks("w2#0") == 0 and pool._index.blocks("w1#0") > 0)
+    await soon(lambda: pool.router.index.blocks("w2#0") == 0 and pool.router.index.blocks("w1#0") > 0)
     await ask()
     assert [len(engine.prompts) for engine in engines] == [0, 1, 1]
     await pool.close()

@@ -117,3 +117,21 @@ def test_any_order_of_joining_and_leaving_keeps_the_count_and_forgets_idle_tenan
         line.leave(ticket)
     assert (len(line), line.head()) == (0, None)
     assert len(line._used) <= 4097
+
+
+def test_tiers_are_strict_and_priority_is_worth_seconds_within_one() -> None:
+    line: WaitingLine[str] = WaitingLine(10)
+    line.join("long waiting", at=0.0)
+    line.join("urgent", priority=5, at=4.0)
+    line.join("too late for its urgency", priority=5, at=6.0)
+    line.join("background", priority=-2, at=4.5)
+    line.join("tier", tier=1, at=9.0)
+    line.join("urgent in its tier", tier=1, priority=1, at=9.5)
+    assert [ticket.item for ticket in line.in_order()] == [
+        "urgent in its tier",
+        "tier",
+        "urgent",
+        "long waiting",
+        "too late for its urgency",
+        "background",
+    ]

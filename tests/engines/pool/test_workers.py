@@ -20,9 +20,12 @@ from turnwire.engines.interface import (
     Generation,
     Hints,
     Receiver,
+    Route,
     TokenBatch,
 )
 from turnwire.engines.pool.pool import PoolLimits, Worker, WorkerPool
+from turnwire.engines.pool.router import Router
+from turnwire.engines.pool.routing import Decision, TokenCost, TurnView, WorkerView
 from turnwire.turns import Conversation, Sampling
 
 from .test_pool import ByteTokenizer
@@ -329,7 +332,8 @@ async def test_a_turn_that_needs_a_busy_worker_does_not_block_those_that_do_not(
     holding = asyncio.ensure_future(answer(engines, turn(cache_salt="tenant")))
     waiting = asyncio.ensure_future(answer(engines, turn(cache_salt="tenant")))
     await until(lambda: engines.waiting == 1)
-    assert await answer(engines) == bytes(SAID)
+    async with asyncio.timeout(5):
+        assert await answer(engines) == bytes(SAID)
     assert not waiting.done()
     holding.cancel()
     waiting.cancel()
@@ -441,3 +445,67 @@ async def test_the_session_and_the_warm_cache_keep_a_turn_where_it_was() -> None
         request = msgspec.structs.replace(request, prompt_ids=[*request.prompt_ids, *range(200)])
     counts = sorted(len([stage for stage in engine.turns if stage.request.hints.session]) for engine in (one, two))
     assert counts == [0, 4]
+
+
+class Routed(_Deaf):
+    """Remembers where its turn went."""
+
+    def __init__(self) -> None:
+        self.routes: list[Route] = []
+
+    def routed(self, route: Route) -> None:
+        self.routes.append(route)
+
+
+async def test_eight_at_once_with_one_long_prefix_find_it_on_the_workers_that_read_it() -> None:
+    staged = [StagedEngine() for _ in range(4)]
+    for engine in staged:
+        engine.frozen = True
+    engines = pool(*staged)
+    scaffold = list(range(35_000))
+    receivers = [Routed() for _ in range(8)]
+    generations = [
+        engines.submit(turn(prompt_ids=[*scaffold, *[number] * 500], session=f"agent-{number}"), receiver)
+        for number, receiver in enumerate(receivers)
+    ]
+    routes = [receiver.routes[0] for receiver in receivers]
+    used = {route.worker for route in routes}
+    cold = [route for route in routes if max(route.cached, route.pending) < 34_000]
+    assert len(cold) == len(used), "each worker reads it once"
+    assert [route.label for route in routes][:1] == ["w1"]
+    assert engines.workers[0].load.prefilling >= 35_500
+    for generation in generations:
+        generation.abort()
+    assert all(len(worker.reading) == worker.load.prefilling == 0 for worker in engines.workers)
+
+
+async def test_a_policy_of_the_operators_own_decides_and_its_faults_do_no_harm() -> None:
+    class Last:
+        def choose(self, turn: TurnView, workers: Sequence[WorkerView]) -> Decision | None:
+            if turn.prompt == 4:
+                raise ZeroDivisionError
+            return Decision(len(workers) - 1 if turn.prompt == 3 else 99, "load")
+
+    one, two = StagedEngine(), StagedEngine()
+    engines = WorkerPool([Worker(one, "a"), Worker(two, "b")], ByteTokenizer(), PoolLimits(), Router(Last()))
+    await answer(engines)
+    assert (len(one.turns), len(two.turns)) == (0, 1)
+    for prompt in ([1, 2, 3, 4], [1, 2]):
+        assert await answer(engines, turn(prompt_ids=prompt)) == bytes(SAID)
+    assert engines.router.statistics.policy_failures == 2
+
+
+async def test_a_hard_session_waits_for_its_worker_and_nobody_waits_for_it() -> None:
+    one, two = StagedEngine(), StagedEngine()
+    workers = [Worker(one, "a"), Worker(two, "b")]
+    router = Router(TokenCost(affinity="hard"))
+    engines = WorkerPool(workers, ByteTokenizer(), PoolLimits(concurrency=1), router)
+    await answer(engines, turn(session="s"))
+    one.frozen = True
+    engines.submit(turn(session="s"), _Deaf())
+    engines.submit(turn(session="s"), _Deaf())
+    assert (engines.workers[0].active, engines.waiting) == (1, 1)
+    async with asyncio.timeout(5):
+        await answer(engines, turn())
+    assert (len(one.turns), len(two.turns), engines.waiting) == (2, 1, 1)
+    await engines.close()

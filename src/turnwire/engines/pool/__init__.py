@@ -1,6 +1,5 @@
 """Several workers of one model as one engine: choice, waiting line, health, retry and migration."""
 
-from turnwire.engines.pool.choice import Candidate, choose
 from turnwire.engines.pool.waiting_line import Ticket, WaitingLine
 
-__all__ = ["Candidate", "Ticket", "WaitingLine", "choose"]
+__all__ = ["Ticket", "WaitingLine"]

@@ -31,11 +31,11 @@ def chain(parent: int, ids: Sequence[int], size: int) -> list[int]:
 class PromptBlocks:
     """The blocks of one prompt, for whichever block sizes are asked for."""
 
-    __slots__ = ("_by_size", "_salt", "ids")
+    __slots__ = ("_by_size", "_root", "ids")
 
     def __init__(self, ids: Sequence[int], salt: str | None) -> None:
         self.ids = ids
-        self._salt = salt
+        self._root = root([salt] if salt else None)
         self._by_size: dict[int, list[int]] = {}
 
     def of(self, size: int) -> list[int]:
@@ -43,6 +43,11 @@ class PromptBlocks:
         numbers = self._by_size.get(size)
         if numbers is None:
             usable = self.ids[: (len(self.ids) - 1) // size * size] if self.ids else ()
-            start = root([self._salt] if self._salt else None)
-            numbers = self._by_size[size] = chain(start, usable, size)
+            numbers = self._by_size[size] = chain(self._root, usable, size)
         return numbers
+
+    def then(self, size: int, ids: Sequence[int]) -> list[int]:
+        """The numbers of the whole blocks of the prompt and of what was written after it."""
+        numbers = self.of(size)
+        parent = numbers[-1] if numbers else self._root
+        return [*numbers, *chain(parent, [*self.ids[len(numbers) * size :], *ids], size)]

@@ -67,6 +67,10 @@ class KVIndex:
         """How many blocks a worker is known to hold."""
         return len(self._workers[name].names)
 
+    def block_size(self, name: str) -> int:
+        """How many tokens a worker's blocks have; 0 until it has told of one."""
+        return self._workers[name].size
+
     def apply(self, name: str, events: Sequence[KVEvent]) -> None:
         """Take a worker's events, in order."""
         worker = self._workers[name]

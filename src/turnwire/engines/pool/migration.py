@@ -50,6 +50,11 @@ class Migration:
         return not self._emitted and not self.structured
 
     @property
+    def ids(self) -> Sequence[int]:
+        """All tokens so far whose ids are known."""
+        return self._ids
+
+    @property
     def count(self) -> int:
         """How many tokens there are."""
         return len(self._ids)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import OrderedDict
 from collections.abc import Sequence
 
 import msgspec
@@ -25,12 +24,10 @@ from turnwire.engines.interface import (
     Generation,
     Hints,
     Receiver,
-    Why,
 )
-from turnwire.engines.pool.choice import Candidate, choose
 from turnwire.engines.pool.kv_blocks import PromptBlocks
-from turnwire.engines.pool.kv_index import KVIndex
 from turnwire.engines.pool.limits import PoolLimits, PoolStatistics
+from turnwire.engines.pool.router import Placement, Router
 from turnwire.engines.pool.turn import PooledTurn
 from turnwire.engines.pool.waiting_line import Ticket, WaitingLine
 from turnwire.engines.pool.worker import Worker
@@ -41,28 +38,28 @@ __all__ = ["PoolLimits", "PoolStatistics", "Worker", "WorkerPool"]
 log = logging.getLogger("turnwire.workers")
 
 _TICK = 0.5
-_SESSIONS = 4096
 
 
 class WorkerPool:
     """An engine made of engines that serve the same model."""
 
-    def __init__(self, workers: Sequence[Worker], tokenizer: Tokenizer, limits: PoolLimits) -> None:
-        self.workers = list(workers)
+    def __init__(
+        self, workers: Sequence[Worker], tokenizer: Tokenizer, limits: PoolLimits, router: Router | None = None
+    ) -> None:
+        self.workers: list[Worker] = []
         self.tokenizer = tokenizer
         self.limits = limits
         self.statistics = PoolStatistics()
         self.closed = False
         self._line: WaitingLine[PooledTurn] = WaitingLine(limits.queue)
         self._running: set[PooledTurn] = set()
-        self._sessions: OrderedDict[str, Worker] = OrderedDict()
         self._checks: dict[Worker, asyncio.Task[None]] = {}
         self._ticking: asyncio.TimerHandle | None = None
         self._emptied: dict[Worker, asyncio.Event] = {}
-        self._foreseen = 256.0
-        self._index = KVIndex()
-        for worker in self.workers:
-            worker.index = self._index
+        self.router = router if router is not None else Router()
+        self._labels = 0
+        for worker in workers:
+            self._take_in(worker)
 
     # -------------------------------------------------------------------------------------------- engine interface
 
@@ -144,11 +141,17 @@ class WorkerPool:
     async def add(self, engine: Engine, name: str) -> Worker:
         """Take in another worker. EngineError if it does not start."""
         worker = Worker(engine, name)
-        worker.index = self._index
+        worker.index = self.router.index
         await worker.start()
-        self.workers.append(worker)
+        self._take_in(worker)
         self._serve()
         return worker
+
+    def _take_in(self, worker: Worker) -> None:
+        self._labels += 1
+        worker.label = f"w{self._labels}"
+        worker.index = self.router.index
+        self.workers.append(worker)
 
     def drain(self, name: str) -> Worker:
         """Give a worker no new turns. KeyError if there is none of that name."""
@@ -166,6 +169,7 @@ class WorkerPool:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(emptied.wait(), patience)
         self.workers.remove(worker)
+        self.router.bindings.forget(worker.name)
         task = self._checks.pop(worker, None)
         if task is not None:
             task.cancel()
@@ -184,10 +188,10 @@ class WorkerPool:
             lack = self.workers[0].lack(request) if self.workers else "a worker"
             return EngineError("invalid_request", f"No engine of this model has {lack}.")
         self._watch()
-        worker = self._choose(turn, able, now) if not self._line or turn.tried else None
-        if worker is not None:
+        placement = self._choose(turn, able, now) if not self._line or turn.tried else None
+        if placement is not None:
             self._running.add(turn)
-            turn.run_on(worker)
+            turn.run_on(placement)
             return None
         patience = self._pause(able, now)
         if patience > limits.recovery:
@@ -197,18 +201,15 @@ class WorkerPool:
             self.statistics.refused += 1
             return EngineError("overloaded", "All workers are busy and the queue is full.", retry_after=2)
         again = bool(turn.tried)
-        ticket = self._line.join(turn, tenant=hints.tenant, rank=hints.rank, priority=hints.priority, again=again)
+        ticket = self._line.join(
+            turn, tenant=hints.tenant, rank=hints.rank, tier=hints.tier, priority=hints.priority, at=now, again=again
+        )
         until = now + limits.queue_timeout
         turn.wait(ticket, until if hints.deadline is None else min(until, hints.deadline))
+        if not self._in_turn:
+            # Whoever is before it may wait for a worker that it does not need.
+            self._serve()
         return None
-
-    def why(self, request: GenerateRequest, worker: Worker, cached: int) -> Why:
-        """What spoke for a worker that was chosen."""
-        if len(self.workers) == 1:
-            return "only"
-        if request.hints.session and self._sessions.get(request.hints.session) is worker:
-            return "session"
-        return "prefix" if cached else "load"
 
     def waited(self, turn: PooledTurn) -> EngineError:
         """Why a turn that waited as long as it may gets no worker."""
@@ -234,58 +235,18 @@ class WorkerPool:
         """Whether another worker could take a turn."""
         return any(one is not worker and not one.draining and one.lack(request) is None for one in self.workers)
 
-    def sent(self, worker: Worker, turn: PooledTurn) -> None:
-        """A worker takes a turn: what comes right after it finds its prompt there."""
-        if len(self.workers) > 1:
-            worker.takes(turn.blocks, asyncio.get_running_loop().time())
-
-    def remember(self, worker: Worker, turn: PooledTurn) -> None:
-        """A worker has served a turn: its cache holds the prompt, and the session goes there again."""
-        if len(self.workers) < 2:
-            return
-        worker.served(turn.blocks, asyncio.get_running_loop().time())
-        session = turn.request.hints.session
-        if session:
-            self._sessions[session] = worker
-            self._sessions.move_to_end(session)
-            if len(self._sessions) > _SESSIONS:
-                self._sessions.popitem(last=False)
-
-    def reserve(self, hints: Hints, prompt: int) -> float:
+    def reserve(self, hints: Hints, prompt: int, expected: int) -> float:
         """Book what a turn will probably cost its tenant, by its weight."""
-        cost = (prompt + self._foreseen) / _weight(hints)
+        cost = (prompt + expected) / _weight(hints)
         self._line.reserve(hints.tenant, cost)
         return cost
 
     def settle(self, hints: Hints, reserved: float, prompt: int, output: int) -> None:
         """Book what it did cost."""
-        self._foreseen += 0.05 * (output - self._foreseen)
         self._line.settle(hints.tenant, reserved, (prompt + output) / _weight(hints))
 
-    def _choose(self, turn: PooledTurn, workers: Sequence[Worker], now: float) -> Worker | None:
-        session = turn.request.hints.session
-        last = self._sessions.get(session) if session else None
-        several = len(self.workers) > 1
-        told = self._index.overlap(turn.blocks) if several else {}
-        held = [worker.holds(turn.blocks, told, now) if several else 0 for worker in workers]
-        candidates = [
-            Candidate(
-                index=index,
-                prompt=len(turn.blocks.ids) // 64,
-                cached=held[index] // 64,
-                active=worker.active,
-                limit=self.limits.concurrency,
-                doubts=(worker.state != "healthy") + 2 * (worker in turn.tried),
-                sticky=worker is last,
-            )
-            for index, worker in enumerate(workers)
-            if worker.admits(now)
-        ]
-        chosen = choose(candidates)
-        if chosen is None:
-            return None
-        turn.cached = held[chosen]
-        return workers[chosen]
+    def _choose(self, turn: PooledTurn, workers: Sequence[Worker], now: float) -> Placement | None:
+        return self.router.choose(turn.request, turn.blocks, workers, turn.tried, self.limits.concurrency, now)
 
     def _serve(self) -> None:
         """Give free places to whoever is next."""
@@ -296,10 +257,10 @@ class WorkerPool:
             for ticket in self._heads():
                 turn = ticket.item
                 able = [worker for worker in self.workers if worker.lack(turn.request) is None]
-                worker = self._choose(turn, able, now)
-                if worker is not None:
+                placement = self._choose(turn, able, now)
+                if placement is not None:
                     self._running.add(turn)
-                    turn.run_on(worker)
+                    turn.run_on(placement)
                     break
             else:
                 return
@@ -307,8 +268,12 @@ class WorkerPool:
     def _heads(self) -> Sequence[Ticket[PooledTurn]]:
         """Who is next; all others after that, for when the next one needs a worker that is not free."""
         head = self._line.head()
-        alike = len({worker.engine.capabilities for worker in self.workers}) == 1
-        return [head] if head is not None and alike else list(self._line.in_order())
+        return [head] if head is not None and self._in_turn else list(self._line.in_order())
+
+    @property
+    def _in_turn(self) -> bool:
+        """Whether a free worker is free for whoever is next."""
+        return not self.router.patient and len({worker.engine.capabilities for worker in self.workers}) == 1
 
     def _pause(self, workers: Sequence[Worker], now: float) -> float:
         """For how long all of these ask to be left alone."""
@@ -324,11 +289,15 @@ class WorkerPool:
         if health.state != before:
             log.warning("worker %s is %s: %s", worker.name, health.state, health.why)
         if worker.down and error.kind in ("unreachable", "disconnected"):
-            worker.gone()
+            self._gone(worker)
         if health.checking:
             self._check(worker)
         elif health.not_before > now:
             loop.call_at(health.not_before + 0.001, self._rested, worker)
+
+    def _gone(self, worker: Worker) -> None:
+        worker.gone()
+        self.router.bindings.forget(worker.name)
 
     def _rested(self, worker: Worker) -> None:
         worker.health.rested(asyncio.get_running_loop().time())
@@ -352,7 +321,7 @@ class WorkerPool:
                 break
             health.probed(ok, loop.time(), answers=answers)
             if not answers:
-                worker.gone()
+                self._gone(worker)
             if health.checking:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 2.0)
@@ -371,6 +340,7 @@ class WorkerPool:
         self._ticking = None
         now = asyncio.get_running_loop().time()
         for turn in tuple(self._running):
+            turn.account()
             if turn.heard or turn.paused:
                 turn.heard, turn.silent_since = False, now
             elif turn.worker is not None:

@@ -17,13 +17,14 @@ from turnwire.engines.interface import (
     GenerateRequest,
     Generation,
     Receiver,
-    Route,
     RoutedReceiver,
     TokenBatch,
 )
 from turnwire.engines.pool.after_failure import Attempts
 from turnwire.engines.pool.kv_blocks import PromptBlocks
 from turnwire.engines.pool.migration import Migration
+from turnwire.engines.pool.router import Placement
+from turnwire.engines.pool.routing.load import TurnLoad
 from turnwire.engines.pool.waiting_line import Ticket
 from turnwire.engines.pool.worker import Worker
 from turnwire.turns import Note
@@ -43,7 +44,6 @@ class PooledTurn:
     def __init__(self, pool: WorkerPool, request: GenerateRequest, receiver: Receiver, blocks: PromptBlocks) -> None:
         self.request = request
         self.blocks = blocks
-        self.cached = 0
         self.worker: Worker | None = None
         self.tried: set[Worker] = set()
         self.heard = False
@@ -59,6 +59,7 @@ class PooledTurn:
         self._arrived = asyncio.get_running_loop().time()
         self._began = 0.0
         self._uncached = 0
+        self._load: TurnLoad | None = None
         self._reserved = 0.0
         self._timer: asyncio.Handle | None = None
         self._over = False
@@ -101,22 +102,20 @@ class PooledTurn:
         self.ticket, self.waiting_since = ticket, loop.time()
         self._timer = loop.call_at(until, self._waited_enough)
 
-    def run_on(self, worker: Worker) -> None:
+    def run_on(self, placement: Placement) -> None:
         """A worker takes the turn."""
         loop = asyncio.get_running_loop()
         self._stop_waiting()
+        worker, request, router = placement.worker, self.request, self._pool.router
         worker.active += 1
         self.worker = worker
-        self._began = self.silent_since = loop.time()
+        now = self._began = self.silent_since = loop.time()
         self.heard = False
-        cached = self.cached
-        self._pool.sent(worker, self)
-        self._uncached = len(self.request.prompt_ids) - cached
+        self._load = router.sent(placement, request, self.blocks, id(self), now)
+        self._uncached = self._load.prefilling
         if isinstance(self._receiver, RoutedReceiver):
-            queued = self._began - self._arrived
-            why = self._pool.why(self.request, worker, cached)
-            self._receiver.routed(Route(worker=worker.name, why=why, cached=cached, queued=queued))
-        self._reserved = self._pool.reserve(self.request.hints, self._uncached)
+            self._receiver.routed(placement.route(len(request.prompt_ids), now - self._arrived))
+        self._reserved = self._pool.reserve(request.hints, self._uncached, self._load.expected)
         try:
             self._leg = worker.engine.submit(self._migration.request(), self)
         except Exception:
@@ -126,6 +125,11 @@ class PooledTurn:
             return
         if self.paused:
             self._leg.pause()
+
+    def account(self) -> None:
+        """Bring what the turn is to its worker's load up to date."""
+        if self.worker is not None and self._load is not None and self._migration.said:
+            self.worker.load.wrote(self._load, self._migration.said)
 
     def late(self, now: float, floor: float, stall: float) -> bool:
         """Whether the worker is silent for longer than its past explains."""
@@ -181,7 +185,8 @@ class PooledTurn:
         assert worker is not None
         self._over = True
         worker.health.completed()
-        self._pool.remember(worker, self)
+        now = asyncio.get_running_loop().time()
+        self._pool.router.served(worker, self.request, self.blocks, self._migration.ids, now)
         try:
             self._receiver.done(self._migration.completed(completion))
         finally:
@@ -224,6 +229,9 @@ class PooledTurn:
         seconds = asyncio.get_running_loop().time() - self._began
         worker.health.first_token.observed(seconds, self._uncached)
         worker.health.spoke()
+        worker.reading.remove(id(self))
+        if self._load is not None:
+            worker.load.read(self._load)
 
     def _seek(self) -> None:
         """Find the next worker."""
@@ -261,5 +269,9 @@ class PooledTurn:
         worker, self.worker = self.worker, None
         if worker is not None:
             self._leg = None
+            worker.reading.remove(id(self))
+            if self._load is not None:
+                worker.load.end(self._load)
+                self._load = None
             self._pool.settle(self.request.hints, self._reserved, self._uncached, self._migration.said)
             self._pool.release(self, worker)

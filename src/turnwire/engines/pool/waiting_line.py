@@ -1,4 +1,4 @@
-"""The line in which turns wait for a worker: by rank, then fairly among tenants, then by priority and arrival.
+"""The line in which turns wait for a worker: by rank, then fairly among tenants, then by tier, priority and arrival.
 
 Promise: sans-IO, bounded. Among turns of equal rank the tenant that has had the fewest tokens for its weight is next,
 so a tenant that floods the line, at whatever priority, delays itself and nobody else; one that was idle gets no credit
@@ -25,7 +25,7 @@ class Ticket(Generic[T]):
 
     __slots__ = ("gone", "item", "order", "tenant")
 
-    def __init__(self, tenant: str, order: tuple[int, int, int], item: T) -> None:
+    def __init__(self, tenant: str, order: tuple[int, int, float, int], item: T) -> None:
         self.tenant = tenant
         self.order = order
         self.item = item
@@ -54,11 +54,23 @@ class WaitingLine(Generic[T]):
     def full(self) -> bool:
         return self._waiting >= self._limit
 
-    def join(self, item: T, *, tenant: str = "", rank: int = 0, priority: int = 0, again: bool = False) -> Ticket[T]:
-        """Take a place; the caller has checked `full`. Whoever was served and comes `again` goes before the others of
-        its tenant that are as urgent."""
+    def join(
+        self,
+        item: T,
+        *,
+        tenant: str = "",
+        rank: int = 0,
+        tier: int = 0,
+        priority: int = 0,
+        at: float = 0.0,
+        again: bool = False,
+    ) -> Ticket[T]:
+        """Take a place at a time; the caller has checked `full`. A higher tier goes before the others of its tenant;
+        within one, each step of priority is worth a second of waiting. Whoever was served and comes `again` goes before
+        the others of its tier."""
         self._arrivals += 1
-        ticket = Ticket(tenant, (-rank, -priority, -self._arrivals if again else self._arrivals), item)
+        when = float("-inf") if again else at - priority
+        ticket = Ticket(tenant, (-rank, -tier, when, -self._arrivals if again else self._arrivals), item)
         if tenant not in self._heaps:
             # Coming back from idleness: level with whoever is served least now, not ahead by all that was not asked.
             least = min((self._used.get(other, 0.0) for other in self._heaps), default=self._floor)
@@ -105,9 +117,9 @@ class WaitingLine(Generic[T]):
             self._reserved.pop(tenant, None)
         self._set(tenant, self._used.get(tenant, self._floor) + tokens)
 
-    def _order(self, ticket: Ticket[T]) -> tuple[int, float, int, int]:
-        tenant, (rank, priority, arrival) = ticket.tenant, ticket.order
-        return rank, self._used.get(tenant, 0.0) + self._reserved.get(tenant, 0.0), priority, arrival
+    def _order(self, ticket: Ticket[T]) -> tuple[int, float, int, float, int]:
+        tenant, (rank, tier, when, arrival) = ticket.tenant, ticket.order
+        return rank, self._used.get(tenant, 0.0) + self._reserved.get(tenant, 0.0), tier, when, arrival
 
     def _set(self, tenant: str, used: float) -> None:
         self._used[tenant] = used

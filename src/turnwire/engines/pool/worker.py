@@ -18,6 +18,8 @@ from turnwire.engines.pool.health import Health, State
 from turnwire.engines.pool.kv_blocks import PromptBlocks
 from turnwire.engines.pool.kv_estimate import KVEstimate
 from turnwire.engines.pool.kv_index import Held, KVIndex
+from turnwire.engines.pool.routing.in_flight import InFlight
+from turnwire.engines.pool.routing.load import Load
 from turnwire.turns import Conversation, Sampling
 
 if TYPE_CHECKING:
@@ -34,12 +36,16 @@ _ESTIMATED = 64
 
 
 class Worker:
-    """See the module. `active` counts running turns; `info` is what was found; a `draining` worker gets no new turn."""
+    """See the module. `active` counts running turns; `info` is what was found; a `draining` worker gets no new turn.
+    `label` is what clients are told in place of the name, which is an address."""
 
     def __init__(self, engine: Engine, name: str) -> None:
         self.engine = engine
         self.name = name
+        self.label = ""
         self.active = 0
+        self.load = Load()
+        self.reading = InFlight()
         self.draining = False
         self.info: EngineInfo | None = None
         self.health = Health()
@@ -72,21 +78,40 @@ class Worker:
 
     # ------------------------------------------------------------------------------------------------------ cache
 
-    def holds(self, prompt: PromptBlocks, told: Mapping[str, Held], now: float) -> int:
-        """How many leading tokens of a prompt its cache holds: as it tells itself (`told`, the index's answer), else as
-        it probably does."""
-        said = max((told[feed.name].tokens for feed in self._feeds if feed.name in told), default=0)
-        if self._feeds and all(feed.complete for feed in self._feeds):
+    @property
+    def tells(self) -> bool:
+        """Whether it tells all that its cache holds."""
+        return bool(self._feeds) and all(feed.complete for feed in self._feeds)
+
+    def holds(self, prompt: PromptBlocks, told: Mapping[str, Held], now: float) -> Held:
+        """What its cache holds of a prompt's beginning: as it tells itself (`told`, the index's answer), else as it
+        probably does."""
+        said = max((told[feed.name] for feed in self._feeds if feed.name in told), key=_tokens, default=Held())
+        if self.tells:
             return said
-        return max(said, _ESTIMATED * self._estimate.overlap(prompt.of(_ESTIMATED), now))
+        probably = _ESTIMATED * self._estimate.overlap(prompt.of(_ESTIMATED), now)
+        return said if said.tokens >= probably else Held(probably, probably)
 
-    def takes(self, prompt: PromptBlocks, now: float) -> None:
-        """A prompt goes there: turns that follow at once will find it."""
-        self._estimate.sent(prompt.of(_ESTIMATED), now)
+    def reads(self, prompt: PromptBlocks) -> int:
+        """How many leading tokens of a prompt it is reading now, for other turns."""
+        size = self._block_size
+        return size * self.reading.overlap(prompt.of(size)) if len(self.reading) else 0
 
-    def served(self, prompt: PromptBlocks, now: float) -> None:
-        """A prompt was read there to its end."""
-        self._estimate.served(prompt.of(_ESTIMATED), now)
+    def takes(self, prompt: PromptBlocks, turn: int, now: float) -> None:
+        """A turn's prompt goes there: those that follow at once will find it."""
+        self.reading.add(turn, prompt.of(self._block_size))
+        if not self.tells:
+            self._estimate.sent(prompt.of(_ESTIMATED), now)
+
+    def served(self, prompt: PromptBlocks, said: Sequence[int], now: float) -> None:
+        """A prompt was read there to its end, and an answer written."""
+        if not self.tells:
+            self._estimate.served(prompt.then(_ESTIMATED, said), now)
+
+    @property
+    def _block_size(self) -> int:
+        told = self.index.block_size(self._feeds[0].name) if self._feeds and self.index is not None else 0
+        return told or _ESTIMATED
 
     def _listen(self, sources: Sequence[KVSource]) -> None:
         if self._feeds or self.index is None or not sources:
@@ -157,6 +182,10 @@ class Worker:
         except TimeoutError:
             return False
         return True
+
+
+def _tokens(held: Held) -> int:
+    return held.tokens
 
 
 def _kind(constraint: Constraint) -> str:

@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -39,7 +39,8 @@ class KeysError(ValueError):
 class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One key. `concurrency` bounds its running turns, `requests_per_minute` how often it may ask, `tokens_per_day` and
     `tokens_per_month` (UTC) what it may use, cached prompt tokens not counted; None: unbounded. Turns of a key with a
-    higher `priority` are served earlier. From `expires` on it opens nothing."""
+    higher `priority` are served earlier; among keys of equal priority each tenant gets its share of what is served by
+    `weight`. From `expires` on it opens nothing."""
 
     name: str
     hash: str
@@ -50,6 +51,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     tokens_per_day: int | None = None
     tokens_per_month: int | None = None
     priority: int = 0
+    weight: Annotated[float, msgspec.Meta(gt=0, le=1_000)] = 1.0
     expires: datetime | None = None
 
     def expired(self, now: datetime) -> bool:
@@ -92,12 +94,13 @@ def presented(headers: Mapping[str, str]) -> str | None:
 
 
 def ranked(conversation: Conversation, key: Key) -> Conversation:
-    """The conversation with the key's priority above what the request says of itself: a request orders itself only
-    among those of equal keys."""
-    if not key.priority:
+    """The conversation with the key's weight, and its priority above what the request says of itself: a request orders
+    itself only among those of equal keys."""
+    if not key.priority and key.weight == 1.0:
         return conversation
     context = conversation.context
-    context = msgspec.structs.replace(context, priority=key.priority * PRIORITY_SPAN + context.priority)
+    priority = key.priority * PRIORITY_SPAN + context.priority
+    context = msgspec.structs.replace(context, priority=priority, weight=key.weight)
     return msgspec.structs.replace(conversation, context=context)
 
 

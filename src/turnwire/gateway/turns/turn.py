@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from turnwire.continuity import session_key
 from turnwire.engines.guided.plan import ConstraintPlan, plan_constraint
 from turnwire.engines.interface import (
     Completion,
@@ -103,6 +104,26 @@ def _scored(batch: TokenBatch) -> TokensScored:
     return TokensScored(tuple((entry.token, entry.logprob, entry.top) for entry in batch.logprobs))
 
 
+def hints_of(record: TurnRecord[Any]) -> Hints:
+    """What a pool and an engine are told of a turn's place among others."""
+    conversation = record.inbound.conversation
+    context = conversation.context
+    return Hints(
+        request_id=record.turn_id,
+        session=session_key(record.tenant, conversation) if record.exact else context.session,
+        priority=context.priority,
+        cache_salt=record.runtime.cache_salt(record.tenant),
+        tenant=record.tenant,
+        rank=key_rank(context.priority),
+        weight=context.weight,
+        tier=context.tier,
+        deadline=None if context.patience is None else record.started + context.patience,
+        expected_output=context.expected_output,
+        urgency=context.urgency,
+        final=context.final,
+    )
+
+
 class Turn:
     """A single generation: what the engine pushes into, what the heartbeat watches, and what the sink reports to.
     `finished` is awaited once the engine has finished and before the last bytes leave. `cut` is true once it ended
@@ -170,14 +191,7 @@ class Turn:
             constraint=self._plan.constraint,
             sampling=self._bounded(runtime.defaults_under(conversation.sampling), len(prefill)),
             resumed=len(self._log.ids),
-            hints=Hints(
-                request_id=record.turn_id,
-                session=conversation.context.session,
-                priority=conversation.context.priority,
-                cache_salt=runtime.cache_salt(record.tenant),
-                tenant=record.tenant,
-                rank=key_rank(conversation.context.priority),
-            ),
+            hints=hints_of(record),
             conversation=conversation,
             stop_token_ids=runtime.stop_token_ids,
         )

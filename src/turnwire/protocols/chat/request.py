@@ -56,7 +56,7 @@ class _Request:
             self.headers,
             session=fields.text("prompt_cache_key") or None,
             turn_class=side_class(messages, tools, output),
-            priority=extensions.priority,
+            hints=extensions.hints,
             limit=self.limits.header_chars,
         )
         wanted, form = self._dispatch(extensions)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from turnwire.protocols.context import OUTPUT_BOUND, AgentHints
 from turnwire.protocols.fields.reader import Fields, whole
 from turnwire.turns import Sampling, Thinking
 
@@ -18,7 +19,7 @@ __all__ = ["Extensions", "read_extensions"]
 class Extensions(msgspec.Struct, frozen=True, kw_only=True):
     """What a request's `nvext` asks for. `dispatch` is its own word on `tool_call_dispatch`."""
 
-    priority: int | None = None
+    hints: AgentHints = AgentHints()
     thinking_budget: int | None = None
     greedy: bool = False
     dispatch: Any = None
@@ -39,20 +40,34 @@ def read_extensions(fields: Fields) -> Extensions:
     wire = fields.object("nvext")
     if wire is None:
         return Extensions()
-    hints = wire.get("agent_hints")
-    stated: list[Any] = [hints.get(name) for name in _PRIORITIES] if isinstance(hints, dict) else []
     return Extensions(
-        priority=next((int(value) for value in stated if _is_number(value)), None),
+        hints=_read_hints(wire.get("agent_hints")),
         thinking_budget=whole(wire.get("max_thinking_tokens"), "nvext.max_thinking_tokens", 1),
         greedy=wire.get("greed_sampling") is True,
         dispatch=wire.get("dispatch"),
     )
 
 
-_PRIORITIES = ("strict_priority", "priority", "latency_sensitivity")
-"""The first that is stated is used."""
+def _read_hints(wire: Any) -> AgentHints:
+    if not isinstance(wire, dict):
+        return AgentHints()
+    expected = _number(wire.get("osl"))
+    latency = _number(wire.get("latency_sensitivity"))
+    return AgentHints(
+        priority=_whole(wire.get("priority")),
+        tier=_whole(wire.get("strict_priority")),
+        expected_output=min(int(expected), OUTPUT_BOUND) if expected is not None and expected >= 1 else None,
+        latency_sensitivity=latency,
+    )
 
 
-def _is_number(value: Any) -> bool:
+def _whole(value: Any) -> int | None:
+    number = _number(value)
+    return None if number is None else int(number)
+
+
+def _number(value: Any) -> float | None:
     # Bounded before it becomes an integer, so that no float is too large for it.
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e9
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e9:
+        return value
+    return None

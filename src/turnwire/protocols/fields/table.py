@@ -49,10 +49,14 @@ def _honoured(**about: str) -> dict[str, Field]:
 _NVEXT: FieldTable = {
     "nvext": Field("honoured", "extensions of NVIDIA Dynamo; each member has a row"),
     "nvext.agent_hints": Field("honoured", "who waits for this turn"),
-    "nvext.agent_hints.priority": Field("honoured", "higher is served earlier, within ±100"),
-    "nvext.agent_hints.strict_priority": Field("honoured", "goes before `priority`"),
-    "nvext.agent_hints.latency_sensitivity": Field("honoured", "older name of `priority`, used where that is absent"),
-    "nvext.agent_hints.osl": Field("noted", "the expected length of the answer is not used for placement"),
+    "nvext.agent_hints.priority": Field("honoured", "higher is served earlier within its tier, within ±100"),
+    "nvext.agent_hints.strict_priority": Field(
+        "honoured", "waiting turns of a higher tier go first; engines are not told"
+    ),
+    "nvext.agent_hints.latency_sensitivity": Field(
+        "honoured", "above 0 a quick start weighs more than a cached prefix; as `priority` where that is absent"
+    ),
+    "nvext.agent_hints.osl": Field("honoured", "the expected length of the answer, for the load of workers"),
     "nvext.agent_hints.speculative_prefill": Field("noted", "the next prompt is not read ahead of time", (False,)),
     "nvext.max_thinking_tokens": Field("honoured", "bounds the thought, as `thinking.budget_tokens` does"),
     "nvext.greed_sampling": Field("honoured", "true samples at temperature 0"),

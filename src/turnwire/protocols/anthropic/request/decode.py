@@ -214,7 +214,7 @@ class _Request:
             self.headers,
             session=_metadata_session(self.fields.object("metadata")),
             turn_class=turn_class,
-            priority=extensions.priority,
+            hints=extensions.hints,
             limit=self.limits.header_chars,
         )
 

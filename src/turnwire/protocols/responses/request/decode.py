@@ -311,10 +311,12 @@ def _context(fields: Fields, headers: Mapping[str, str], extensions: Extensions)
     for header, field in (("session-id", "session_id"), ("thread-id", "thread_id")):
         if said.get(field):
             merged[header] = said[field]
-    tier = PRIORITY_OF_TIER.get(str(fields.value("service_tier")))
+    hints = extensions.hints
+    if hints.priority is None and (urgent := PRIORITY_OF_TIER.get(str(fields.value("service_tier")))) is not None:
+        hints = msgspec.structs.replace(hints, priority=urgent)
     return turn_context(
         merged,
         session=fields.text("prompt_cache_key") or None,
-        priority=extensions.priority if extensions.priority is not None else tier,
+        hints=hints,
         limit=fields.limits.header_chars,
     )
