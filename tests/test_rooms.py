@@ -93,3 +93,11 @@ def test_no_folder_is_a_heap() -> None:
     }
     assert counts
     assert {folder: count for folder, count in counts.items() if count > MOST_MODULES} == {}
+
+
+def test_every_module_says_what_it_promises() -> None:
+    """A module opens with what it is and what it promises; a folder's `__init__` says what lives there."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        said = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+        assert said, path
+        assert path.name == "__init__.py" or "Promise: " in said, f"{path}: its docstring has no Promise"

@@ -1,4 +1,4 @@
-"""Words that vendors and harnesses agree on and more than one room needs: efforts, raw tool input, the billing line.
+"""Conventions of vendors and harnesses that more than one room needs: efforts, raw tool input, call ids, billing lines.
 
 Promise: tables and pure functions; each convention is defined here and nowhere else.
 """
@@ -13,6 +13,7 @@ __all__ = [
     "BILLING_PREFIX",
     "EFFORTS",
     "RAW_INPUT",
+    "letters_and_digits",
     "nearest_effort",
     "raw_input",
     "raw_input_schema",
@@ -49,6 +50,11 @@ def raw_input_schema() -> dict[str, Any]:
 def raw_input(text: str) -> dict[str, str]:
     """The arguments of a custom tool that is given this text."""
     return {RAW_INPUT: text}
+
+
+def letters_and_digits(call_id: str) -> str:
+    """The part of a tool-call id that every client returns: some strip all other characters. Ids are compared by it."""
+    return "".join([char for char in call_id if char.isalnum()])
 
 
 def without_billing(text: str) -> str:

@@ -270,6 +270,18 @@ class Conversation(_Value, frozen=True):
         return turns
 
     @property
+    def tools_in_view(self) -> tuple[Tool, ...]:
+        """The tools that the model can see: a deferred one counts once a result has loaded it."""
+        loaded = {
+            name
+            for message in self.messages
+            for block in message.blocks
+            if isinstance(block, ToolResultBlock)
+            for name in block.references
+        }
+        return tuple(tool for tool in self.tools if not tool.deferred or tool.name in loaded)
+
+    @property
     def last_user_text(self) -> str:
         """The text of the last user message that has any."""
         for message in reversed(self.messages):

@@ -15,6 +15,8 @@ from typing import Any
 
 import msgspec
 
+from turnwire.parsers.schema import resolve_ref
+
 __all__ = ["ToolDefinitionError", "arguments_type", "described", "described_parameters", "inlined"]
 
 _SECTION = re.compile(r"^(Args|Arguments|Parameters)\s*:\s*$")
@@ -51,14 +53,13 @@ def arguments_type(function: Callable[..., Any], name: str, hints: Mapping[str, 
 
 def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema with every `$ref` replaced by what it means, without generated titles."""
-    shared = schema.get("$defs", {})
 
     def open_up(value: Any, depth: int) -> Any:
         if depth > _DEPTH:
             raise ToolDefinitionError("A tool's type refers to itself; give it a type of bounded depth.")
         if isinstance(value, dict):
             if "$ref" in value:
-                return open_up(shared[value["$ref"].rsplit("/", 1)[-1]], depth + 1)
+                return open_up(resolve_ref(value["$ref"], schema), depth + 1)
             opened = {
                 key: {name: open_up(inner, depth + 1) for name, inner in item.items()}
                 if key == "properties"

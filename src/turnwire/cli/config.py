@@ -1,4 +1,7 @@
-"""`turnwire config`: write a config file, show what is in force and where it comes from, check a file."""
+"""`turnwire config`: write a config file, show what is in force and where it comes from, check a file.
+
+Promise: a setting is shown with its source, and a check that fails exits with 1.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`turnwire doctor`: look before you serve."""
+"""`turnwire doctor`: look before you serve.
+
+Promise: nothing is served; each finding that is wrong comes with what to change.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`turnwire fetch-model`: download a model for the embedded engine."""
+"""`turnwire fetch-model`: download a model for the embedded engine.
+
+Promise: a download that was interrupted resumes, and a finished file is not downloaded again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`turnwire keys`: make, list and revoke API keys."""
+"""`turnwire keys`: make, list and revoke API keys.
+
+Promise: a key is shown once, when it is made; the file holds only its hash.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`turnwire models`: the model families that are known, the models on disk, and those that can be fetched."""
+"""`turnwire models`: the model families that are known, the models on disk, and those that can be fetched.
+
+Promise: nothing is downloaded and no gateway is needed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`turnwire serve`: run the gateway."""
+"""`turnwire serve`: run the gateway.
+
+Promise: flags, environment and config file give one set of settings; a start that fails says what to change.
+"""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from hashlib import blake2b
 
 import msgspec
 
+from turnwire.continuity.shared_prefix import shared_prefix
 from turnwire.continuity.verdict import Cause
 from turnwire.conventions import without_billing
 from turnwire.turns import (
@@ -280,22 +281,10 @@ def _text(message: Message) -> str:
     return "\n".join(parts)
 
 
-def _common_start(one: str, other: str) -> int:
-    """How many leading characters the two share, by halving: comparing slices is fast, comparing characters is not."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
 def _difference(one: str, other: str) -> tuple[str, str]:
     """Where the two differ, with a little of what they share on both sides."""
-    start = _common_start(one, other)
-    end = _common_start(one[start:][::-1], other[start:][::-1])
+    start = shared_prefix(one, other)
+    end = shared_prefix(one[start:][::-1], other[start:][::-1])
     around = max(start - _AROUND, 0)
     return one[around : max(len(one) - end, start) + _AROUND], other[around : max(len(other) - end, start) + _AROUND]
 
@@ -310,13 +299,13 @@ def _differ_in_dates(one: str, other: str) -> bool:
 
 def _resemble(one: str, other: str) -> bool:
     """Whether half of the first text is still there at the start and end of the second: it was edited, not replaced."""
-    start = _common_start(one, other)
-    end = _common_start(one[start:][::-1], other[start:][::-1])
+    start = shared_prefix(one, other)
+    end = shared_prefix(one[start:][::-1], other[start:][::-1])
     return 2 * (start + end) >= len(one) > 0
 
 
 def _excerpt(before: str, now: str) -> str:
     """The first differing words, short."""
-    at = _common_start(before, now)
+    at = shared_prefix(before, now)
     start = max(at - 20, 0)
     return f"{before[start : at + 20]!r} became {now[start : at + 20]!r} at character {at}"

@@ -17,6 +17,7 @@ from typing import Protocol
 import msgspec
 
 from turnwire.continuity.causes import attribute, related
+from turnwire.continuity.shared_prefix import shared_prefix
 from turnwire.continuity.verdict import Verdict
 from turnwire.turns import Conversation, Note
 
@@ -26,11 +27,9 @@ __all__ = [
     "SessionTracker",
     "packed_ids",
     "session_key",
-    "shared_prefix",
     "turns_before",
 ]
 
-_CHUNK = 4096
 _LINES = 8
 _TURNS = 63
 _BLOCK_OVERHEAD = 160
@@ -117,23 +116,6 @@ def session_key(tenant: str, conversation: Conversation) -> str:
         opening = next((message for message in conversation.messages if message.role == "user"), None)
         name = f"opening:{blake2b(msgspec.msgpack.encode(opening), digest_size=12).hexdigest()}/{kind}"
     return f"{len(tenant)}:{tenant}:{name}"
-
-
-def shared_prefix(one: array[int], other: array[int]) -> int:
-    """How many leading items the two arrays share."""
-    size = min(len(one), len(other))
-    place = 0
-    while place < size and one[place : place + _CHUNK] == other[place : place + _CHUNK]:
-        place += _CHUNK
-    # Within the chunk where they part, by halves.
-    low, high = min(place, size), min(place + _CHUNK, size)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 class SessionTracker:

@@ -1,4 +1,7 @@
-"""Claude Code on Anthropic Messages: configured by its environment alone."""
+"""Claude Code on Anthropic Messages: configured by its environment alone.
+
+Promise: no file of the user's own configuration is read or written for the endpoint.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Codex on OpenAI Responses: a throw-away CODEX_HOME whose provider asks the gateway for the model catalog."""
+"""Codex on OpenAI Responses: a throw-away CODEX_HOME whose provider asks the gateway for the model catalog.
+
+Promise: the user's own CODEX_HOME is left alone; the key is only in the environment.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""OpenClaw on any of the three APIs: a config file and a state folder named by its environment."""
+"""OpenClaw on any of the three APIs: a config file and a state folder named by its environment.
+
+Promise: nothing but the plan's own folder is written; the key is only in the environment.
+"""
 
 from __future__ import annotations
 

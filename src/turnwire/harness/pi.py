@@ -1,4 +1,7 @@
-"""pi on any of the three APIs: a models file in a throw-away agent folder."""
+"""pi on any of the three APIs: a models file in a throw-away agent folder.
+
+Promise: nothing but the plan's own folder is written; the key is only in the environment.
+"""
 
 from __future__ import annotations
 

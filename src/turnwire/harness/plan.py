@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 __all__ = ["KEY_VARIABLE", "Endpoint", "Harness", "Plan", "document", "shell_script"]
 
@@ -18,8 +19,7 @@ KEY_VARIABLE = "TURNWIRE_API_KEY"
 """Where configs that are written to disk take the key from, so that it is never in a file."""
 
 
-@dataclass(frozen=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """A gateway as a client must know it. `url` has no path; `window` and `max_output` are tokens."""
 
     url: str
@@ -35,19 +35,17 @@ class Endpoint:
         return f"{self.url}/v1"
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """What to write, what to set and what to run. `files` are relative to the plan's folder; `unset` are variables
     of the caller that would lead the client elsewhere."""
 
     command: tuple[str, ...]
     env: Mapping[str, str]
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = msgspec.field(default_factory=dict)
     unset: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Harness:
+class Harness(msgspec.Struct, frozen=True):
     """One client: its command, how to get it, the APIs it can speak (the first is its own choice), and its plan."""
 
     name: str

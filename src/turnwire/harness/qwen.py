@@ -1,4 +1,7 @@
-"""Qwen Code on any of the three APIs: a settings file in a throw-away QWEN_HOME."""
+"""Qwen Code on any of the three APIs: a settings file in a throw-away QWEN_HOME.
+
+Promise: nothing but the plan's own folder is written; the key is only in the environment.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Runs a plan: writes its files, sets its variables, hands the terminal to the client and gives its exit code back."""
+"""Runs a plan: writes its files, sets its variables, hands the terminal to the client and gives its exit code back.
+
+Promise: signals reach the client, and its folder is removed when it has ended.
+"""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def _type_of(value: Any) -> str:
 
 def resolve_ref(ref: Any, root: Any) -> Any:
     """The schema a local `$ref` points to, or None."""
-    if not isinstance(ref, str) or not ref.startswith("#"):
+    if not isinstance(ref, str) or not (ref == "#" or ref.startswith("#/")):
         return None
     here = root
     for part in unquote(ref[1:]).split("/")[1:]:

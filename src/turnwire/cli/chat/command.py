@@ -1,4 +1,7 @@
-"""`turnwire chat`: talk to a model in the terminal, or in a pipe."""
+"""`turnwire chat`: talk to a model in the terminal, or in a pipe.
+
+Promise: in a pipe only the answer is written to standard output.
+"""
 
 from __future__ import annotations
 

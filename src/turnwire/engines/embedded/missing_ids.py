@@ -12,6 +12,7 @@ from typing import Any
 
 from turnwire.engines.interface import GenerateRequest
 from turnwire.engines.llamacpp import LlamaCppReading, LlamaCppTokenizer
+from turnwire.prompts.tokenizers.detokenizer import byte_alphabet
 
 __all__ = ["EmbeddedReading", "Fragments"]
 
@@ -21,7 +22,7 @@ class Fragments:
     ones spell bytes as characters, the others have one entry per byte (`<0xE2>`)."""
 
     def __init__(self, kind: object, tokens: Sequence[str]) -> None:
-        alphabet = _byte_level_alphabet() if kind == "gpt2" else None
+        alphabet = byte_alphabet() if kind == "gpt2" else None
         self._ids: dict[bytes, int] = {}
         for token, name in enumerate(tokens):
             if alphabet is None:
@@ -62,13 +63,6 @@ def _is_text(spelled: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _byte_level_alphabet() -> dict[str, int]:
-    """Printable bytes stand for themselves, the others for the characters from U+0100 on, in order."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(0x100 + n): byte for n, byte in enumerate(others)}
 
 
 class EmbeddedReading(LlamaCppReading):

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from turnwire.parsers.schema import resolve_ref
+
 __all__ = ["Grammar", "literal"]
 
 _DEPTH = 24
@@ -63,6 +65,16 @@ class Grammar:
             known = self._shared[body] = self._name(hint)
             self._rules[known] = body
         return known
+
+    def reserve(self, hint: str) -> str:
+        """A rule whose body is written later with `define`, so that it may refer to itself; until then any value."""
+        name = self._name(hint)
+        self._rules[name] = "value"
+        return name
+
+    def define(self, name: str, body: str) -> None:
+        """The body of a reserved rule."""
+        self._rules[name] = body
 
     def _name(self, hint: str) -> str:
         clean = "".join(character if character.isascii() and character.isalnum() else "-" for character in hint)
@@ -218,7 +230,7 @@ class _SchemaWriter:
     def _merged(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         merged: dict[str, Any] = {key: value for key, value in schema.items() if key != "allOf"}
         for part in schema["allOf"]:
-            part = self._target(str(part["$ref"])) if isinstance(part, Mapping) and "$ref" in part else part
+            part = resolve_ref(part["$ref"], self._root) if isinstance(part, Mapping) and "$ref" in part else part
             if isinstance(part, Mapping):
                 merged["properties"] = {**merged.get("properties", {}), **part.get("properties", {})}
                 merged["required"] = [*merged.get("required", []), *part.get("required", [])]
@@ -229,18 +241,9 @@ class _SchemaWriter:
 
     def _reference(self, name: str, hint: str, depth: int) -> str:
         if name not in self._refs:
-            rule = self._refs[name] = self._grammar._name(name.rsplit("/", 1)[-1])
-            self._grammar._rules[rule] = "value"
-            self._grammar._rules[rule] = self.write(self._target(name), hint, depth + 1)
+            rule = self._refs[name] = self._grammar.reserve(name.rsplit("/", 1)[-1])
+            self._grammar.define(rule, self.write(resolve_ref(name, self._root), hint, depth + 1))
         return self._refs[name]
-
-    def _target(self, name: str) -> Any:
-        found = self._root
-        for step in name.removeprefix("#").strip("/").split("/"):
-            step = step.replace("~1", "/").replace("~0", "~")
-            if step:
-                found = found.get(step) if isinstance(found, Mapping) else None
-        return found
 
 
 def _dump(value: Any) -> str:

@@ -17,7 +17,7 @@ from turnwire.engines.guided.schema_check import faults
 from turnwire.engines.interface import Capabilities, Constraint
 from turnwire.parsers.dialect import Dialect, Start
 from turnwire.parsers.writing import ArgumentForm, CallForm
-from turnwire.turns import Conversation, Note, OutputFormat, Tool, ToolCallBlock, ToolResultBlock
+from turnwire.turns import Conversation, Note, OutputFormat, Tool, ToolCallBlock
 
 __all__ = ["Check", "ConstraintPlan", "plan_constraint"]
 
@@ -75,7 +75,7 @@ def plan_constraint(
 ) -> ConstraintPlan:
     """The plan for a conversation. `start` is where the prompt leaves off (see `parsers.start_state`); an engine that
     yields events parses by itself and gets only a check."""
-    tools = _callable(conversation)
+    tools = conversation.tools_in_view
     demand = _Demand(conversation, tools)
     if not demand.any:
         return ConstraintPlan()
@@ -98,18 +98,6 @@ def plan_constraint(
         "constraint.unguided", "The engine cannot be held to the format that was asked for; it is only checked."
     )
     return ConstraintPlan(prefill=writer.opening(), check=check, notes=(note,))
-
-
-def _callable(conversation: Conversation) -> tuple[Tool, ...]:
-    """The tools in view: a deferred one counts once a result has loaded it."""
-    loaded = {
-        name
-        for message in conversation.messages
-        for block in message.blocks
-        if isinstance(block, ToolResultBlock)
-        for name in block.references
-    }
-    return tuple(tool for tool in conversation.tools if not tool.deferred or tool.name in loaded)
 
 
 def _schema(tool: Tool) -> dict[str, Any]:

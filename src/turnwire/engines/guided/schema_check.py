@@ -12,6 +12,8 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from turnwire.parsers.schema import resolve_ref
+
 __all__ = ["faults"]
 
 _DEPTH = 64
@@ -72,7 +74,7 @@ class _Checker:
         if not isinstance(schema, Mapping) or depth > _DEPTH:
             return
         if "$ref" in schema:
-            yield from self.check(value, self._target(str(schema["$ref"])), place, depth + 1)
+            yield from self.check(value, resolve_ref(schema["$ref"], self._root), place, depth + 1)
         kinds = schema.get("type")
         kinds = [kinds] if isinstance(kinds, str) else kinds
         if isinstance(kinds, list) and not any(_is(value, str(kind)) for kind in kinds):
@@ -137,14 +139,6 @@ class _Checker:
                 yield f"{place or 'the value'} fits {fitting} of the {len(choices)} choices of {name}"
         if "not" in schema and next(self.check(value, schema["not"], place, depth + 1), None) is None:
             yield f"{place or 'the value'} is what it must not be"
-
-    def _target(self, name: str) -> Any:
-        found = self._root
-        for step in name.removeprefix("#").strip("/").split("/"):
-            step = step.replace("~1", "/").replace("~0", "~")
-            if step:
-                found = found.get(step) if isinstance(found, Mapping) else None
-        return found
 
 
 def _listed(schema: Mapping[str, Any], name: str) -> list[Any]:

@@ -1,4 +1,7 @@
-"""What `/v1/models` tells of the models that an engine serves; unknown fields are passed over."""
+"""What `/v1/models` tells of the models that an engine serves; unknown fields are passed over.
+
+Promise: any list of models that has ids can be read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What bounds a pool, and what it counts."""
+"""What bounds a pool, and what it counts.
+
+Promise: values alone; every bound has a default.
+"""
 
 from __future__ import annotations
 

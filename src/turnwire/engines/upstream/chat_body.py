@@ -18,7 +18,6 @@ from turnwire.engines.upstream.details import carried
 from turnwire.engines.upstream.thinking import Switches, thinking_fields
 from turnwire.turns import (
     Block,
-    Conversation,
     ImageBlock,
     Message,
     Note,
@@ -32,7 +31,7 @@ from turnwire.turns import (
     ToolResultBlock,
 )
 
-__all__ = ["chat_body", "image_url", "limits", "schema_of", "tool_arguments", "visible_tools"]
+__all__ = ["chat_body", "image_url", "limits", "schema_of", "tool_arguments"]
 
 
 def chat_body(
@@ -52,7 +51,7 @@ def chat_body(
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    visible = visible_tools(conversation)
+    visible = conversation.tools_in_view
     if visible:
         body["tools"] = [_tool(tool) for tool in visible]
         body["tool_choice"] = _choice(conversation.tool_choice)
@@ -107,18 +106,6 @@ def schema_of(tool: Tool) -> dict[str, Any]:
 def image_url(image: ImageBlock) -> str:
     """An image as a URL, inline ones as data."""
     return image.url or f"data:{image.media_type or 'image/png'};base64,{image.data}"
-
-
-def visible_tools(conversation: Conversation) -> list[Tool]:
-    """Tools that are not deferred, or that some result has loaded."""
-    loaded = {
-        name
-        for message in conversation.messages
-        for block in message.blocks
-        if isinstance(block, ToolResultBlock)
-        for name in block.references
-    }
-    return [tool for tool in conversation.tools if not tool.deferred or tool.name in loaded]
 
 
 def _tool(tool: Tool) -> dict[str, object]:

@@ -8,10 +8,13 @@ that id is taken in the conversation or is no word that every API can carry.
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
+from typing import Generic, TypeVar
 
 import msgspec
 
-from turnwire.engines.interface import EngineError
+from turnwire.engines.http.stream import Reading
+from turnwire.engines.interface import EngineError, EventBatch
 from turnwire.turns import (
     BlockClosed,
     BlockDelta,
@@ -23,7 +26,7 @@ from turnwire.turns import (
     ToolCallClosed,
 )
 
-__all__ = ["BlockWriter", "call_ids"]
+__all__ = ["BlockReading", "BlockWriter", "call_ids"]
 
 _PORTABLE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -115,3 +118,30 @@ class BlockWriter:
         events = tuple(self.events)
         self.events.clear()
         return events
+
+
+E = TypeVar("E")
+
+
+class BlockReading(Reading, Generic[E]):
+    """A stream of JSON events that write blocks; a subclass says what each event does."""
+
+    def __init__(self, decoder: msgspec.json.Decoder[list[E]], conversation: Conversation | None) -> None:
+        self._decoder = decoder
+        self._blocks = BlockWriter(conversation)
+
+    @abstractmethod
+    def _event(self, event: E) -> None:
+        """One event; EngineError where it says that the generation failed."""
+
+    def feed(self, events: bytes) -> EventBatch | None:
+        """The events as one batch, up to the end or the failure among them."""
+        for event in self._decoder.decode(events):
+            try:
+                self._event(event)
+            except EngineError as error:
+                self.error = error
+            if self.error is not None or self.end is not None:
+                break
+        taken = self._blocks.take()
+        return EventBatch(taken) if taken else None

@@ -20,10 +20,9 @@ from turnwire.engines.interface import (
     Completion,
     EngineError,
     EngineInfo,
-    EventBatch,
     GenerateRequest,
 )
-from turnwire.engines.upstream.events import BlockWriter
+from turnwire.engines.upstream.events import BlockReading
 from turnwire.engines.upstream.messages_body import REDACTED, messages_body
 from turnwire.turns import Conversation, FinishReason
 
@@ -85,27 +84,16 @@ class _Event(msgspec.Struct, gc=False):
 _EVENTS = msgspec.json.Decoder(list[_Event])
 
 
-class MessagesReading(Reading):
+class MessagesReading(BlockReading[_Event]):
     """A Messages stream."""
 
     def __init__(self, engine: str, conversation: Conversation | None = None) -> None:
+        super().__init__(_EVENTS, conversation)
         self._engine = engine
-        self._blocks = BlockWriter(conversation)
         self._signature = ""
         self._prompt = self._cached = self._output = 0
         self._reason: FinishReason | None = None
         self._stop: str | None = None
-
-    def feed(self, events: bytes) -> EventBatch | None:
-        for event in _EVENTS.decode(events):
-            try:
-                self._event(event)
-            except EngineError as error:
-                self.error = error
-            if self.error is not None or self.end is not None:
-                break
-        taken = self._blocks.take()
-        return EventBatch(taken) if taken else None
 
     def _event(self, event: _Event) -> None:
         kind = event.type

@@ -13,7 +13,7 @@ import msgspec
 
 from turnwire.conventions import raw_input
 from turnwire.engines.interface import GenerateRequest
-from turnwire.engines.upstream.chat_body import schema_of, tool_arguments, visible_tools
+from turnwire.engines.upstream.chat_body import schema_of, tool_arguments
 from turnwire.turns import (
     Block,
     Conversation,
@@ -163,7 +163,7 @@ def _tools(conversation: Conversation) -> dict[str, object]:
             "input_schema": schema_of(tool),
             **({"strict": True} if tool.strict else {}),
         }
-        for tool in visible_tools(conversation)
+        for tool in conversation.tools_in_view
     ]
     if not tools:
         return {}

@@ -13,10 +13,10 @@ import msgspec
 
 from turnwire.engines.http.completions import failed_with
 from turnwire.engines.http.engine import Call, Reading
-from turnwire.engines.interface import Completion, EngineError, EventBatch, GenerateRequest
+from turnwire.engines.interface import Completion, GenerateRequest
 from turnwire.engines.upstream.chat import OpenAIEngine
-from turnwire.engines.upstream.chat_body import image_url, schema_of, tool_arguments, visible_tools
-from turnwire.engines.upstream.events import BlockWriter
+from turnwire.engines.upstream.chat_body import image_url, schema_of, tool_arguments
+from turnwire.engines.upstream.events import BlockReading
 from turnwire.engines.upstream.thinking import thinking_fields
 from turnwire.turns import (
     Conversation,
@@ -87,25 +87,14 @@ _TEXTS = {
 }
 
 
-class ResponsesReading(Reading):
+class ResponsesReading(BlockReading[_Event]):
     """A Responses stream."""
 
     def __init__(self, engine: str, prompt_tokens: int, conversation: Conversation | None = None) -> None:
+        super().__init__(_EVENTS, conversation)
         self._engine = engine
         self._prompt = prompt_tokens
-        self._blocks = BlockWriter(conversation)
         self._told: set[int] = set()
-
-    def feed(self, events: bytes) -> EventBatch | None:
-        for event in _EVENTS.decode(events):
-            try:
-                self._event(event)
-            except EngineError as error:
-                self.error = error
-            if self.error is not None or self.end is not None:
-                break
-        taken = self._blocks.take()
-        return EventBatch(taken) if taken else None
 
     def _event(self, event: _Event) -> None:
         kind = event.type
@@ -199,7 +188,7 @@ def _tools(conversation: Conversation) -> dict[str, object]:
             "parameters": schema_of(tool),
             "strict": tool.strict,
         }
-        for tool in visible_tools(conversation)
+        for tool in conversation.tools_in_view
     ]
     if not tools:
         return {}

@@ -1,4 +1,7 @@
-"""The model lists: one body in which OpenAI's, Anthropic's and Codex's clients each find their own fields."""
+"""The model lists: one body in which OpenAI's, Anthropic's and Codex's clients each find their own fields.
+
+Promise: every listed id can be asked for, and an unknown id is refused in the shape of the API that asked.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from turnwire.parsers.codecs.json_text import lenient
+from turnwire.parsers.codecs.json_text import JsonText, lenient
 from turnwire.parsers.schema import STRING, Shape, allows, decoded, escape, fits, quote, write
 from turnwire.parsers.sink import is_json
 
@@ -49,6 +49,14 @@ class Arguments:
         self.key = ""
         self.keys: set[str] = set()
         self.streaming = False
+
+    def read_object(self, reader: JsonText, text: str, pos: int) -> int:
+        """More of a JSON object that holds all the arguments; how far it was read."""
+        stop = reader.feed(text, pos)
+        self._sink.argue(reader.take(), text[pos:stop])
+        if reader.done or reader.stuck:
+            self.given()
+        return stop
 
     def shape(self, key: str) -> Shape:
         """What the tool's schema says about an argument."""

@@ -14,8 +14,8 @@ from hashlib import blake2b
 
 import msgspec
 
+from turnwire.conventions import letters_and_digits
 from turnwire.prompts.prompt import HistoryKey
-from turnwire.prompts.recall.store import letters_and_digits
 from turnwire.turns import Message, OpaqueBlock, ReasoningBlock, TextBlock, ToolCallBlock, ToolResultBlock
 
 __all__ = ["History", "PrefixDigests", "said_digest"]

@@ -13,9 +13,10 @@ from concurrent.futures import Future
 from threading import Lock
 from typing import Protocol
 
+from turnwire.conventions import letters_and_digits
 from turnwire.prompts.prompt import RecalledTurn
 
-__all__ = ["MemoryTurnStore", "StoredTurn", "TurnStore", "call_key", "letters_and_digits", "said_key"]
+__all__ = ["MemoryTurnStore", "StoredTurn", "TurnStore", "call_key", "said_key"]
 
 _SAME_KEY = 4
 _RECORD_OVERHEAD = 400
@@ -48,11 +49,6 @@ class TurnStore(Protocol):
     def get(self, space: str, key: str) -> tuple[StoredTurn, ...]:
         """The turns under a key, newest first. More than one: the same words were said in different turns."""
         ...
-
-
-def letters_and_digits(call_id: str) -> str:
-    """What clients leave of a tool-call id: some strip all other signs."""
-    return "".join([char for char in call_id if char.isalnum()])
 
 
 def call_key(history: bytes, call_id: str) -> str:

@@ -318,11 +318,8 @@ class TaggedCodec(CallSteps[State, On]):
                 self._leave()
 
     def _read_json(self, text: str, pos: int) -> int:
-        reader = self._json
-        stop = reader.feed(text, pos)
-        self._sink.argue(reader.take(), text[pos:stop])
-        if reader.done or reader.stuck:
-            self._args.given()
+        stop = self._args.read_object(self._json, text, pos)
+        if self._json.done or self._json.stuck:
             self._go(On.OBJECT_END)
         return stop
 

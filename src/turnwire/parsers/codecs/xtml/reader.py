@@ -347,11 +347,8 @@ class XtmlCodec(Steps[State, On]):
         self._go(On.OBJECT)
 
     def _read_json(self, text: str, pos: int) -> int:
-        reader = self._json
-        stop = reader.feed(text, pos)
-        self._sink.argue(reader.take(), text[pos:stop])
-        if reader.done or reader.stuck:
-            self._args.given()
+        stop = self._args.read_object(self._json, text, pos)
+        if self._json.done or self._json.stuck:
             self._go(On.OBJECT_END)
         return stop
 

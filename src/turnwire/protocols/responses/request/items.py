@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from turnwire.conventions import letters_and_digits
 from turnwire.protocols.fields.body import any_value, invalid
 from turnwire.protocols.fields.decoded import PartNote
 from turnwire.protocols.hosted.answers import CarriedCall
@@ -20,7 +21,7 @@ from turnwire.protocols.responses.compaction.summary import COMPACTION_TYPES, re
 from turnwire.protocols.responses.request.content import Part, opaque, parts, plain_text
 from turnwire.turns import Block, ReasoningBlock, Role, TextBlock, ToolCallBlock, ToolResultBlock
 
-__all__ = ["DecodedItem", "call_key", "decode_item", "read_item"]
+__all__ = ["DecodedItem", "decode_item", "read_item"]
 
 ROLES: Mapping[str, Role] = {"user": "user", "system": "system", "developer": "developer", "assistant": "assistant"}
 
@@ -75,11 +76,6 @@ class DecodedItem(msgspec.Struct):
         return self.block
 
 
-def call_key(call_id: str) -> str:
-    """A call id without what some clients strip from it: the form under which ids are compared."""
-    return "".join(c for c in call_id if c.isalnum())
-
-
 def decode_item(data: bytes, limits: Limits) -> DecodedItem:
     """An item from its JSON."""
     return read_item(any_value(data, "", limits.depth))
@@ -101,7 +97,7 @@ def read_item(item: Any) -> DecodedItem:
         return DecodedItem(item, "bare")
     reader = _READERS.get(kind)
     decoded = reader(item) if reader is not None else _unknown(item, kind)
-    decoded.key = call_key(decoded.call_id)
+    decoded.key = letters_and_digits(decoded.call_id)
     return decoded
 
 
