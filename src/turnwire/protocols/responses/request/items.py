@@ -92,7 +92,9 @@ def read_item(item: Any) -> DecodedItem:
         raise invalid(".type", "an input item needs a type such as 'message'")
     carried = read_call(item) if kind == "reasoning" else None
     if carried is not None:
-        return DecodedItem(item, "hosted", call_id=carried.call_id, key=call_key(carried.call_id), hosted=carried)
+        return DecodedItem(
+            item, "hosted", call_id=carried.call_id, key=letters_and_digits(carried.call_id), hosted=carried
+        )
     if kind in HOSTED_ITEMS:
         return DecodedItem(item, "bare")
     reader = _READERS.get(kind)
