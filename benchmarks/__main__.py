@@ -14,6 +14,7 @@ COMMANDS = {
     "lateness": ("benchmarks.commands.lateness", "how late tokens are among 64 paced streams"),
     "loop_pauses": ("benchmarks.commands.loop_pauses", "how long others wait while large bodies arrive"),
     "memory": ("benchmarks.commands.memory", "a thousand paced streams: memory, CPU, lateness"),
+    "replicas": ("benchmarks.commands.replicas", "turns over several processes, some of them killed"),
     "figures": ("benchmarks.figures", "write the README's table from the result files"),
 }
 

@@ -56,9 +56,10 @@ class RedisTurnStore:
     """Turns shared by several gateways, with the newest of this one in memory before them. One thread writes; any
     thread reads."""
 
-    # How long a read may take, and how long a Redis that failed is left alone, in seconds.
+    # How long a read may take, and how long a Redis is left alone that did not answer, or that refused, in seconds.
     READ_S = 0.2
     PAUSE_S = 5.0
+    REFUSED_S = 1.0
 
     waits = True
 
@@ -78,6 +79,7 @@ class RedisTurnStore:
         except ImportError:
             raise StoreError("A Redis store needs the `redis` package: pip install 'turnwire[redis]'") from None
         self._failures: tuple[type[Exception], ...] = (redis.RedisError, OSError)
+        self._silence = (redis.TimeoutError, TimeoutError)
         # Once more at once: after a restart of Redis every pooled connection is dead.
         self._redis: Any = redis.Redis.from_url(
             url,
@@ -149,8 +151,9 @@ class RedisTurnStore:
         self._redis.close()
 
     def _pause(self, error: Exception) -> None:
-        self._paused_until = self._clock() + self.PAUSE_S
-        log.warning("the turn store's Redis does not answer, it is left alone for %g s: %s", self.PAUSE_S, error)
+        pause = self.PAUSE_S if isinstance(error, self._silence) else self.REFUSED_S
+        self._paused_until = self._clock() + pause
+        log.warning("the turn store's Redis does not answer, it is left alone for %g s: %s", pause, error)
 
     def _write_all(self) -> None:
         while (item := self._todo.get()) is not None:

@@ -1,0 +1,58 @@
+"""Whether turns survive: agent sessions over several processes that share a Redis, while some of them are killed.
+
+    python -m benchmarks replicas [--turns 10000] [--workers 3] [--kills 20] [--redis-kills 0] [--save]
+
+Every answer is checked by the marks that the engine put at its beginning and end, and every pair of turns in a tool
+loop by the tokens that the engine read. Exits with 1 where a turn was lost, doubled or truncated, or a prefix did not
+hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.measure.results import FOLDER, machine, today
+from benchmarks.replicas.storm import storm
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=10_000)
+    parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--redis-kills", type=int, default=0)
+    parser.add_argument("--at-once", type=int, default=24)
+    parser.add_argument("--save", action="store_true")
+    chosen = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        found = asyncio.run(
+            storm(
+                Path(folder),
+                turns=chosen.turns,
+                workers=chosen.workers,
+                at_once=chosen.at_once,
+                kills=chosen.kills,
+                redis_kills=chosen.redis_kills,
+                delay_s=0.002,
+            )
+        )
+    shown = msgspec.structs.asdict(found)
+    troubles = shown.pop("troubles")
+    for name, value in shown.items():
+        print(f"{name:16} {value}")
+    for trouble in troubles[:20]:
+        print("!", trouble)
+    if chosen.save:
+        name = "replicas_redis_kills.json" if chosen.redis_kills else "replicas.json"
+        told = {"command": "replicas", "taken": today(), "machine": machine(), "workers": chosen.workers, **shown}
+        folder_of_runs = FOLDER / "runs"
+        folder_of_runs.mkdir(exist_ok=True)
+        (folder_of_runs / name).write_bytes(msgspec.json.format(msgspec.json.encode(told), indent=1) + b"\n")
+    wrong = found.lost or found.doubled or found.truncated or found.held + found.away < found.pairs
+    sys.exit(1 if wrong else 0)

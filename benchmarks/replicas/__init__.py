@@ -1,0 +1,1 @@
+"""Agent sessions over several gateway processes, some of which are killed."""

