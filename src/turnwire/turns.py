@@ -43,6 +43,7 @@ __all__ = [
     "ToolChoice",
     "ToolResultBlock",
     "TurnContext",
+    "TurnTold",
     "Usage",
 ]
 
@@ -229,7 +230,8 @@ class TurnContext(_Value, frozen=True):
     `turn_class` is main, subagent, workflow, compaction, auxiliary, title or background. Of waiting turns those of a
     higher `tier` are served first, within one those of a higher `priority`; `weight` is the share of whoever asks.
     `urgency` (0 to 1) is what waiting weighs against reading a prompt again; `expected_output` is how many tokens the
-    client expects, `patience` how many seconds it waits for a worker."""
+    client expects, `patience` how many seconds it waits for a worker. `cache_salt` keeps the engine's prefix cache of
+    this request apart from others of the same tenant."""
 
     session: str | None = None
     parent: str | None = None
@@ -244,6 +246,7 @@ class TurnContext(_Value, frozen=True):
     urgency: float = 0.7
     expected_output: int | None = None
     patience: float | None = None
+    cache_salt: str | None = None
 
 
 class Conversation(_Value, frozen=True):
@@ -395,6 +398,12 @@ class Usage(_Event, frozen=True, tag="usage"):
     reasoning: int = 0
 
 
+class TurnTold(_Event, frozen=True, tag="turn_told"):
+    """What the client asked to know of its turn: members of the answer's `nvext`."""
+
+    fields: dict[str, JSON]
+
+
 class Finished(_Event, frozen=True, tag="finished"):
     """The turn is over. `stop_sequence` names the client's stop string that ended it."""
 
@@ -413,6 +422,7 @@ Event: TypeAlias = (
     | SealCarried
     | TokensScored
     | Note
+    | TurnTold
     | Usage
     | Finished
 )

@@ -28,8 +28,18 @@ from turnwire.cli.serve import serve
 __all__ = ["main"]
 
 
+class _Commands(click.Group):
+    """Flags without a command are those of `serve`, so that a launch line of another frontend's needs one word
+    changed."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0].startswith("--") and args[0] not in ("--help", "--version"):
+            args = ["serve", *args]
+        return super().parse_args(ctx, args)
+
+
 @click.version_option(turnwire.__version__, "--version", message="%(version)s")
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 def main() -> None:
     """The serving layer between agent harnesses and model engines."""
 

@@ -6,12 +6,15 @@ Promise: flags, environment and config file give one set of settings; a start th
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 import socket
 from collections.abc import Callable
 from typing import Any
 
 import click
+
+from turnwire.gateway.setup.dynamo import ROWS, row_name
 
 __all__ = ["gateway_options", "listen", "serve"]
 
@@ -68,6 +71,12 @@ _OPTIONS = (
     click.option("--log-format", type=click.Choice(["text", "json"]), help="One line per turn: text, or JSON."),
     click.option("--traces", help="OTLP address that gets OpenTelemetry spans, such as http://127.0.0.1:4318."),
     click.option("--config", type=click.Path(), help="TOML file with the same names as the flags."),
+    # A launch line of NVIDIA Dynamo's frontend means the same here; docs/gateway.md has the table.
+    *(
+        click.option(row.flag, row_name(row), is_flag=row.switch, default=None, hidden=True)
+        for row in ROWS
+        if row.flag is not None
+    ),
 )
 
 
@@ -87,16 +96,20 @@ def serve(config: str | None, **flags: Any) -> None:
     from turnwire.gateway.server import run
     from turnwire.gateway.settings import Settings, SettingsError
     from turnwire.gateway.setup.assembly import AssemblyError
+    from turnwire.gateway.setup.loading import load as load_all
     from turnwire.gateway.setup.loading import load_settings
     from turnwire.gateway.stores.store import StoreError
     from turnwire.gateway.telemetry.journal import start_log
     from turnwire.gateway.telemetry.tracing import TracingError
 
+    file = config or os.environ.get("TURNWIRE_CONFIG")
+
     def load() -> Settings:
-        return load_settings(flags, config=config or os.environ.get("TURNWIRE_CONFIG"), environ=os.environ)
+        return load_settings(flags, config=file, environ=os.environ)
 
     try:
-        settings = load()
+        loaded = load_all(flags, config=file, environ=os.environ)
+        settings = loaded.settings
     except SettingsError as error:
         raise click.ClickException(str(error)) from None
     if not settings.keys and not settings.allow_anonymous and not _is_loopback(settings.host):
@@ -112,6 +125,8 @@ def serve(config: str | None, **flags: Any) -> None:
     # Turns, responses and records are their owner's: no file that the gateway makes can be read by others.
     os.umask(0o077)
     start_log(settings.log_level, settings.log_format)
+    for note in loaded.notes:
+        logging.getLogger("turnwire.settings").info("as on Dynamo: %s", note)
     listener = listen(settings.host, settings.port)
     try:
         if settings.workers > 1:

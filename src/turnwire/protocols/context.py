@@ -88,6 +88,7 @@ def turn_context(
     window: str | None = None,
     turn_class: str | None = None,
     hints: AgentHints = NO_HINTS,
+    cache_salt: str | None = None,
     limit: int = 512,
 ) -> TurnContext:
     """The context of a request. Header names are lower case. The keyword values are what the body says (metadata,
@@ -122,6 +123,7 @@ def turn_context(
         patience=_patience(headers.get("x-turnwire-deadline", "")),
         final=headers.get("x-dynamo-session-final", "").strip().lower() in ("1", "true", "yes"),
         client=headers.get("user-agent", "").split(" ", 1)[0][:limit] or None,
+        cache_salt=headers.get("x-tenant-id", "")[:limit] or cache_salt,
     )
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from turnwire.gateway.settings import ONE_MODEL, ModelSettings, Settings, SettingsError, ToolSettings
+from turnwire.gateway.setup.dynamo import FLAG_NAMES, Carried, flags_carried_over, variables_carried_over
 
 __all__ = ["Loaded", "load", "load_settings"]
 
@@ -30,10 +31,11 @@ _PLACE = re.compile(r" - at `\$(.*)`$")
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """The settings, and where each one that is not a default was set."""
+    """The settings, where each one that is not a default was set, and notes on what means nothing here."""
 
     settings: Settings
     origins: dict[str, str]
+    notes: tuple[str, ...] = ()
 
 
 class _File:
@@ -79,13 +81,16 @@ def load(flags: Mapping[str, Any], *, config: str | None, environ: Mapping[str, 
     file = _File(config) if config else None
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
+    notes: list[str] = []
+    _take_dynamo(variables_carried_over(environ), values, origins, notes)
     if file is not None:
         _take_file(file, values, origins)
     named = {model.get("key_env") for model in values.get("models", ()) if isinstance(model, dict)}
     for variable, name, value in _variables(environ, {str(each) for each in (named | {values.get("engine_key_env")})}):
         values[name], origins[name] = value, variable
+    _take_dynamo(flags_carried_over(flags), values, origins, notes)
     for name, value in flags.items():
-        if value is not None and value != ():
+        if value is not None and value != () and name not in FLAG_NAMES:
             values[name], origins[name] = value, f"--{name.replace('_', '-')}"
     if values.get("models"):
         _refuse_both(origins)
@@ -94,7 +99,14 @@ def load(flags: Mapping[str, Any], *, config: str | None, environ: Mapping[str, 
     except msgspec.ValidationError as error:
         raise SettingsError(_wrong(str(error), origins, file)) from None
     _check_models(settings, file)
-    return Loaded(settings, origins)
+    return Loaded(settings, origins, tuple(notes))
+
+
+def _take_dynamo(found: Iterable[Carried], values: dict[str, Any], origins: dict[str, str], notes: list[str]) -> None:
+    for one in found:
+        notes.append(f"{one.place}: {one.about}")
+        if one.setting is not None:
+            values[one.setting], origins[one.setting] = one.value, one.place
 
 
 def _take_file(file: _File, values: dict[str, Any], origins: dict[str, str]) -> None:

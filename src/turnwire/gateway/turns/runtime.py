@@ -254,9 +254,12 @@ class ModelRuntime:
         """Whether the engine reads the conversation itself, and would go and get what it refers to."""
         return self.engine.capabilities.yields == "events"
 
-    def cache_salt(self, tenant: str) -> str | None:
-        """What keeps one tenant's prefix cache apart from another's."""
-        return None if tenant == "default" or not self.engine.capabilities.cache_salt else tenant
+    def cache_salt(self, tenant: str, wanted: str | None = None) -> str | None:
+        """What keeps one tenant's prefix cache apart from another's, and within it what a request wants apart."""
+        if not self.engine.capabilities.cache_salt:
+            return None
+        own = None if tenant == "default" else tenant
+        return own if wanted is None else f"{own or ''}/{wanted}"
 
     def defaults_under(self, sampling: Sampling) -> Sampling:
         """The request's wishes over the model's defaults."""

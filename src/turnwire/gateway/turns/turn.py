@@ -32,6 +32,7 @@ from turnwire.gateway.turns.output import OutputLog, Stamping
 from turnwire.gateway.turns.record import TurnOutcome, TurnRecord
 from turnwire.gateway.turns.sink import Sink
 from turnwire.gateway.turns.steering import FirstCallOnly, ThinkingBudget, closing_text, thinking_budget
+from turnwire.gateway.turns.telling import told
 from turnwire.gateway.turns.token_places import thought_tokens
 from turnwire.parsers import Parser, Start, start_state
 from turnwire.prompts.notes import noted
@@ -112,7 +113,7 @@ def hints_of(record: TurnRecord[Any]) -> Hints:
         request_id=record.turn_id,
         session=session_key(record.tenant, conversation) if record.exact else context.session,
         priority=context.priority,
-        cache_salt=record.runtime.cache_salt(record.tenant),
+        cache_salt=record.runtime.cache_salt(record.tenant, context.cache_salt),
         tenant=record.tenant,
         rank=key_rank(context.priority),
         weight=context.weight,
@@ -478,6 +479,8 @@ class Turn:
             completion.output_tokens + self._prefilled,
             thoughts or completion.reasoning_tokens,
         )
+        if record.inbound.told:
+            last.append(told(record, completion, output.ids, [*record.notes, *self._stamping.notes]))
         last += (self.usage, finished)
         data = self.encoder.feed(last)
         if trailing is not None and not self.encoder.carried:

@@ -57,6 +57,7 @@ class _Request:
             session=fields.text("prompt_cache_key") or None,
             turn_class=side_class(messages, tools, output),
             hints=extensions.hints,
+            cache_salt=extensions.cache_salt,
             limit=self.limits.header_chars,
         )
         wanted, form = self._dispatch(extensions)
@@ -79,7 +80,14 @@ class _Request:
             dispatch=form,
             logprobs=sampling.logprobs,
         )
-        return Inbound(conversation=conversation, stream=stream, notes=fields.finish(), dispatch=wanted, echo=echo)
+        return Inbound(
+            conversation=conversation,
+            stream=stream,
+            notes=fields.finish(),
+            dispatch=wanted,
+            echo=echo,
+            told=extensions.told,
+        )
 
     # ------------------------------------------------------------------------------------------------------ parts
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from turnwire.protocols.context import OUTPUT_BOUND, AgentHints
+from turnwire.protocols.fields.body import invalid
 from turnwire.protocols.fields.reader import Fields, whole
 from turnwire.turns import Sampling, Thinking
 
@@ -17,12 +18,15 @@ __all__ = ["Extensions", "read_extensions"]
 
 
 class Extensions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request's `nvext` asks for. `dispatch` is its own word on `tool_call_dispatch`."""
+    """What a request's `nvext` asks for. `dispatch` is its own word on `tool_call_dispatch`; `told` is what it wants to
+    know of its turn."""
 
     hints: AgentHints = AgentHints()
     thinking_budget: int | None = None
     greedy: bool = False
     dispatch: Any = None
+    told: tuple[str, ...] = ()
+    cache_salt: str | None = None
 
     def thinking(self, thinking: Thinking) -> Thinking:
         """The request's thinking with the budget, unless it has one of its own."""
@@ -45,6 +49,8 @@ def read_extensions(fields: Fields) -> Extensions:
         thinking_budget=whole(wire.get("max_thinking_tokens"), "nvext.max_thinking_tokens", 1),
         greedy=wire.get("greed_sampling") is True,
         dispatch=wire.get("dispatch"),
+        told=_told(fields),
+        cache_salt=_salt(wire.get("cache_salt")),
     )
 
 
@@ -59,6 +65,32 @@ def _read_hints(wire: Any) -> AgentHints:
         expected_output=min(int(expected), OUTPUT_BOUND) if expected is not None and expected >= 1 else None,
         latency_sensitivity=latency,
     )
+
+
+TOLD = ("worker_id", "timing", "stop_reason", "completion_token_ids", "notes")
+"""What a client may ask to know of its turn. `notes` is ours, the others are Dynamo's."""
+
+_MOST_SALT = 256
+
+
+def _told(fields: Fields) -> tuple[str, ...]:
+    wanted = (fields.object("nvext") or {}).get("extra_fields")
+    if wanted is None:
+        return ()
+    if not isinstance(wanted, list) or not all(isinstance(name, str) for name in wanted):
+        raise invalid("nvext.extra_fields", "must be a list of names")
+    for name in dict.fromkeys(wanted):
+        if name not in TOLD:
+            fields.notes.add("request.field_ignored", f"nvext.extra_fields: {name[:64]!r} is not known here")
+    return tuple(name for name in TOLD if name in wanted)
+
+
+def _salt(value: Any) -> str | None:
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or len(value) > _MOST_SALT:
+        raise invalid("nvext.cache_salt", f"must be a text of at most {_MOST_SALT} characters")
+    return value
 
 
 def _whole(value: Any) -> int | None:

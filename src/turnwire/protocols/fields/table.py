@@ -62,8 +62,10 @@ _NVEXT: FieldTable = {
     "nvext.greed_sampling": Field("honoured", "true samples at temperature 0"),
     "nvext.dispatch": Field("honoured", "opts in to `tool_call_dispatch`"),
     "nvext.annotations": Field("noted", "no annotations are sent", ([],)),
-    "nvext.extra_fields": Field("noted", "no extra fields are sent", ([],)),
-    "nvext.cache_salt": Field("noted", "the cache is separated by tenant, not by request"),
+    "nvext.extra_fields": Field(
+        "honoured", "worker_id, timing, stop_reason, completion_token_ids and notes, in the answer's `nvext`"
+    ),
+    "nvext.cache_salt": Field("honoured", "separates the engine's cache further, within the tenant's"),
     "nvext.use_raw_prompt": Field("noted", "the template is always applied; use /v1/completions", (False,)),
     "nvext.token_data": Field("noted", "prompts are tokenized here; use /v1/completions for token ids"),
     "nvext.backend_instance_id": Field("noted", "workers are chosen here"),

@@ -135,6 +135,7 @@ class _Request:
             previous_turn=previous,
             echo=echo,
             hosted=offered.uses,
+            told=extensions.told,
         )
 
     def _refuse_search(self, conversation: Conversation, hosted: tuple[str, ...], stream: bool) -> None:
@@ -215,6 +216,7 @@ class _Request:
             session=_metadata_session(self.fields.object("metadata")),
             turn_class=turn_class,
             hints=extensions.hints,
+            cache_salt=extensions.cache_salt,
             limit=self.limits.header_chars,
         )
 

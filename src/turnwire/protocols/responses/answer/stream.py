@@ -41,6 +41,7 @@ from turnwire.turns import (
     HostedCalled,
     SealCarried,
     ToolCallClosed,
+    TurnTold,
     Usage,
 )
 
@@ -184,7 +185,9 @@ class StreamEncoder:
             return self._answered(one)
         if isinstance(one, SealCarried):
             return self._carry(one.seal)
-        if isinstance(one, Usage):
+        if isinstance(one, TurnTold):
+            self._constant += b',"nvext":' + json_line(one.fields)
+        elif isinstance(one, Usage):
             self._usage = one
         elif isinstance(one, Finished):
             return self._finish(one)

@@ -138,6 +138,7 @@ def decode_request(
         dispatch=stated if stated is not None or not isinstance(extensions.dispatch, bool) else extensions.dispatch,
         echo=echo,
         hosted=_uses(fields, toolbox),
+        told=extensions.told,
         previous_turn=_compared_with(fields),
     )
 
@@ -318,5 +319,6 @@ def _context(fields: Fields, headers: Mapping[str, str], extensions: Extensions)
         merged,
         session=fields.text("prompt_cache_key") or None,
         hints=hints,
+        cache_salt=extensions.cache_salt,
         limit=fields.limits.header_chars,
     )
