@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from turnwire.cli.launch.command import launch
-from turnwire.harness import HARNESSES, KEY_VARIABLE, Endpoint, ServedModel, shell_script
+from turnwire.harness import HARNESSES, KEY_VARIABLE, Endpoint, ListedModel, shell_script
 from turnwire.harness.session import environment, write_files
 
 MODELS = {
@@ -171,6 +171,6 @@ def test_a_gateway_that_tells_no_sizes_gets_careful_ones(listing):
     from turnwire.harness import served_models
 
     assert served_models(listing, "right") == [
-        ServedModel("maker/model-one", 65536, 4096),
-        ServedModel("plain", 32768, 8192),
+        ListedModel("maker/model-one", 65536, 4096),
+        ListedModel("plain", 32768, 8192),
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from turnwire.engines.failures import ended_by
-from turnwire.engines.http.completions import Choice, Usage, decode_chunks, failed, token_logprobs
+from turnwire.engines.http.completions import Choice, UsageCounts, decode_chunks, failed, token_logprobs
 from turnwire.engines.http.engine import Call
 from turnwire.engines.http.served import Models
 from turnwire.engines.http.spelled import SpelledReading, SpellingEngine
@@ -37,7 +37,7 @@ class TRTLLMReading(SpelledReading):
 
     def __init__(self, engine: str, prompt_tokens: int, speller: Speller) -> None:
         super().__init__(engine, prompt_tokens, speller)
-        self._usage = Usage()
+        self._usage = UsageCounts()
         self._output = 0
         self._reason: FinishReason | None = None
 

@@ -6,11 +6,11 @@ that client is neither read nor changed.
 
 from turnwire.harness.claude import CLAUDE
 from turnwire.harness.codex import CODEX
-from turnwire.harness.discovery import DiscoveryError, ServedModel, choose, served_models
+from turnwire.harness.discovery import DiscoveryError, ListedModel, choose, served_models
 from turnwire.harness.openclaw import OPENCLAW
 from turnwire.harness.opencode import OPENCODE
 from turnwire.harness.pi import PI
-from turnwire.harness.plan import KEY_VARIABLE, Endpoint, Harness, Plan, shell_script
+from turnwire.harness.plan import KEY_VARIABLE, Endpoint, Harness, LaunchPlan, shell_script
 from turnwire.harness.qwen import QWEN
 from turnwire.harness.session import HarnessMissing, run_plan
 
@@ -21,8 +21,8 @@ __all__ = [
     "Endpoint",
     "Harness",
     "HarnessMissing",
-    "Plan",
-    "ServedModel",
+    "LaunchPlan",
+    "ListedModel",
     "choose",
     "run_plan",
     "served_models",

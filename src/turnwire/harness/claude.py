@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from turnwire.harness.plan import Endpoint, Harness, Plan, document
+from turnwire.harness.plan import Endpoint, Harness, LaunchPlan, document
 
 __all__ = ["CLAUDE"]
 
 
-def _plan(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> Plan:
+def _plan(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> LaunchPlan:
     model = endpoint.model
     env = {
         "CLAUDE_CONFIG_DIR": str(home),
@@ -36,7 +36,7 @@ def _plan(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> Plan:
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
     }
-    return Plan(
+    return LaunchPlan(
         command=("claude", "--exclude-dynamic-system-prompt-sections", *arguments),
         env=env,
         files={".claude.json": document({"hasCompletedOnboarding": True, "theme": "dark"})},

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from turnwire.harness.plan import KEY_VARIABLE, Endpoint, Harness, Plan
+from turnwire.harness.plan import KEY_VARIABLE, Endpoint, Harness, LaunchPlan
 
 __all__ = ["CODEX"]
 
@@ -39,13 +39,13 @@ args = ["-c", {print_key}]
 """
 
 
-def _plan(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> Plan:
+def _plan(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> LaunchPlan:
     config = _CONFIG.format(
         model=json.dumps(endpoint.model),
         base_url=json.dumps(endpoint.v1),
         print_key=json.dumps(f'printf %s "${KEY_VARIABLE}"'),
     )
-    return Plan(
+    return LaunchPlan(
         command=("codex", *arguments),
         env={"CODEX_HOME": str(home), KEY_VARIABLE: endpoint.key},
         files={"config.toml": config},

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-__all__ = ["DiscoveryError", "ServedModel", "choose", "served_models"]
+__all__ = ["DiscoveryError", "ListedModel", "choose", "served_models"]
 
 _TIMEOUT_S = 5.0
 # A gateway that does not tell is taken to have a small window: a client that compacts early beats one that overflows.
@@ -27,7 +27,7 @@ class DiscoveryError(RuntimeError):
     """No usable gateway at the address; the message says why."""
 
 
-class ServedModel(msgspec.Struct, frozen=True):
+class ListedModel(msgspec.Struct, frozen=True):
     """One row of /v1/models, in tokens."""
 
     id: str
@@ -35,7 +35,7 @@ class ServedModel(msgspec.Struct, frozen=True):
     max_output: int
 
 
-def served_models(url: str, key: str) -> list[ServedModel]:
+def served_models(url: str, key: str) -> list[ListedModel]:
     """The models of the gateway at `url`, in its own order."""
     if urlsplit(url).scheme not in ("http", "https"):
         raise DiscoveryError(f"{url} is not an http address; give something like http://127.0.0.1:8390.")
@@ -58,7 +58,7 @@ def served_models(url: str, key: str) -> list[ServedModel]:
     return [_model(row) for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
 
 
-def choose(models: Iterable[ServedModel], wanted: str | None) -> ServedModel:
+def choose(models: Iterable[ListedModel], wanted: str | None) -> ListedModel:
     """The wanted model, or the gateway's first."""
     listed = list(models)
     if wanted is None:
@@ -69,10 +69,10 @@ def choose(models: Iterable[ServedModel], wanted: str | None) -> ServedModel:
     raise DiscoveryError(f"The gateway does not serve '{wanted}'. It serves: {', '.join(m.id for m in listed)}.")
 
 
-def _model(row: dict[str, Any]) -> ServedModel:
+def _model(row: dict[str, Any]) -> ListedModel:
     window = _tokens(row, ("max_model_len", "context_window", "max_input_tokens"), _DEFAULT_WINDOW)
     output = _tokens(row, ("max_output_tokens", "max_tokens"), _DEFAULT_OUTPUT)
-    return ServedModel(row["id"], window, min(output, window))
+    return ListedModel(row["id"], window, min(output, window))
 
 
 def _tokens(row: dict[str, Any], names: tuple[str, ...], default: int) -> int:

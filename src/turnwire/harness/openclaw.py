@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from turnwire.harness.plan import KEY_VARIABLE, Endpoint, Harness, Plan, document
+from turnwire.harness.plan import KEY_VARIABLE, Endpoint, Harness, LaunchPlan, document
 
 __all__ = ["OPENCLAW"]
 
 _APIS = {"messages": "anthropic-messages", "responses": "openai-responses", "chat": "openai-completions"}
 
 
-def _plan(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> Plan:
+def _plan(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> LaunchPlan:
     model = {
         "id": endpoint.model,
         "name": endpoint.model,
@@ -35,7 +35,7 @@ def _plan(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> Plan:
         "models": {"mode": "merge", "providers": {"turnwire": provider}},
         "agents": {"defaults": {"model": {"primary": f"turnwire/{endpoint.model}"}}},
     }
-    return Plan(
+    return LaunchPlan(
         command=("openclaw", *arguments),
         env={
             "OPENCLAW_CONFIG_PATH": str(home / "openclaw.json"),

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from turnwire.harness.plan import KEY_VARIABLE, Endpoint, Harness, Plan, document
+from turnwire.harness.plan import KEY_VARIABLE, Endpoint, Harness, LaunchPlan, document
 
 __all__ = ["OPENCODE"]
 
 _PACKAGES = {"chat": "@ai-sdk/openai-compatible", "messages": "@ai-sdk/anthropic", "responses": "@ai-sdk/openai"}
 
 
-def _plan(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> Plan:
+def _plan(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> LaunchPlan:
     model = {
         "name": endpoint.model,
         "reasoning": True,
@@ -36,7 +36,7 @@ def _plan(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> Plan:
         "model": f"turnwire/{endpoint.model}",
         "small_model": f"turnwire/{endpoint.model}",
     }
-    return Plan(
+    return LaunchPlan(
         command=("opencode", *arguments),
         env={
             "OPENCODE_CONFIG": str(home / "opencode.json"),

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from turnwire.harness.plan import KEY_VARIABLE, Endpoint, Harness, Plan, document
+from turnwire.harness.plan import KEY_VARIABLE, Endpoint, Harness, LaunchPlan, document
 
 __all__ = ["PI"]
 
 _APIS = {"chat": "openai-completions", "messages": "anthropic-messages", "responses": "openai-responses"}
 
 
-def _plan(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> Plan:
+def _plan(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> LaunchPlan:
     model = {
         "id": endpoint.model,
         "reasoning": True,
@@ -28,7 +28,7 @@ def _plan(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> Plan:
         "apiKey": f"${KEY_VARIABLE}",
         "models": [model],
     }
-    return Plan(
+    return LaunchPlan(
         command=("pi", "--model", f"turnwire/{endpoint.model}", *arguments),
         env={"PI_CODING_AGENT_DIR": str(home), "PI_OFFLINE": "1", KEY_VARIABLE: endpoint.key},
         files={"models.json": document({"providers": {"turnwire": provider}})},

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ["KEY_VARIABLE", "Endpoint", "Harness", "Plan", "document", "shell_script"]
+__all__ = ["KEY_VARIABLE", "Endpoint", "Harness", "LaunchPlan", "document", "shell_script"]
 
 KEY_VARIABLE = "TURNWIRE_API_KEY"
 """Where configs that are written to disk take the key from, so that it is never in a file."""
@@ -35,7 +35,7 @@ class Endpoint(msgspec.Struct, frozen=True):
         return f"{self.url}/v1"
 
 
-class Plan(msgspec.Struct, frozen=True):
+class LaunchPlan(msgspec.Struct, frozen=True):
     """What to write, what to set and what to run. `files` are relative to the plan's folder; `unset` are variables
     of the caller that would lead the client elsewhere."""
 
@@ -52,10 +52,10 @@ class Harness(msgspec.Struct, frozen=True):
     command: str
     install: str
     apis: tuple[str, ...]
-    plan: Callable[[Endpoint, Path, Sequence[str]], Plan]
+    plan: Callable[[Endpoint, Path, Sequence[str]], LaunchPlan]
 
 
-def shell_script(plan: Plan, home: Path, key: str) -> str:
+def shell_script(plan: LaunchPlan, home: Path, key: str) -> str:
     """The plan as a script that a person can read, keep and run; the key itself is not in it."""
     lines = ["#!/bin/sh", f': "${{{KEY_VARIABLE}:?set it to the gateway\'s key (any text if it asks for none)}}"']
     for name, text in plan.files.items():

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from turnwire.harness.plan import KEY_VARIABLE, Endpoint, Harness, Plan, document
+from turnwire.harness.plan import KEY_VARIABLE, Endpoint, Harness, LaunchPlan, document
 
 __all__ = ["QWEN"]
 
 _APIS = {"chat": "openai", "messages": "anthropic", "responses": "openai-responses"}
 
 
-def _plan(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> Plan:
+def _plan(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> LaunchPlan:
     protocol = _APIS[endpoint.api]
     model = {
         "id": endpoint.model,
@@ -35,7 +35,7 @@ def _plan(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> Plan:
         "privacy": {"usageStatisticsEnabled": False},
         "general": {"enableAutoUpdate": False},
     }
-    return Plan(
+    return LaunchPlan(
         command=("qwen", "--auth-type", protocol, "--model", endpoint.model, *arguments),
         env={"QWEN_HOME": str(home), KEY_VARIABLE: endpoint.key},
         files={"settings.json": document(settings)},

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from turnwire.harness.plan import Harness, Plan
+from turnwire.harness.plan import Harness, LaunchPlan
 
 __all__ = ["HarnessMissing", "environment", "run_plan", "write_files"]
 
@@ -21,7 +21,7 @@ class HarnessMissing(RuntimeError):
     """The client is not installed; the message says how to get it."""
 
 
-def write_files(plan: Plan, home: Path) -> None:
+def write_files(plan: LaunchPlan, home: Path) -> None:
     """Write the plan's files, readable by their owner only."""
     for name, text in plan.files.items():
         path = home / name
@@ -30,13 +30,13 @@ def write_files(plan: Plan, home: Path) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def environment(plan: Plan, base: Mapping[str, str]) -> dict[str, str]:
+def environment(plan: LaunchPlan, base: Mapping[str, str]) -> dict[str, str]:
     """The caller's variables as the plan changes them."""
     kept = {name: value for name, value in base.items() if name not in plan.unset}
     return {**kept, **plan.env}
 
 
-def run_plan(harness: Harness, plan: Plan, home: Path) -> int:
+def run_plan(harness: Harness, plan: LaunchPlan, home: Path) -> int:
     """Run the client to its end and return its exit code (128 + n if signal n ended it)."""
     executable = shutil.which(plan.command[0])
     if executable is None:

@@ -17,7 +17,7 @@ from turnwire.parsers.dialect import Dialect, Reader, Start
 from turnwire.parsers.offered import OfferedTools
 from turnwire.parsers.prose import Prose
 from turnwire.parsers.schema import ANY, Shape, shape_of
-from turnwire.parsers.sink import Sink
+from turnwire.parsers.sink import EventSink
 from turnwire.turns import BlockDelta, BlockKind, Event, FinishReason, Tool
 
 __all__ = ["Machine", "Parser"]
@@ -33,7 +33,7 @@ class Machine:
     no more text comes; `cut`: the output did not end by the model's own will."""
 
     def __init__(self, dialect: Dialect, tools: Sequence[Tool], start: Start) -> None:
-        self.sink = Sink()
+        self.sink = EventSink()
         self.dialect = dialect
         self.tools = OfferedTools(tools)
         self.closing = False

@@ -46,7 +46,7 @@ class Mark(Enum):
 KIND: Final[dict[Place, BlockKind]] = {Place.TEXT: "text", Place.REASONING: "reasoning"}
 
 
-class _Plan:
+class _Compiled:
     """What a dialect compiles to, once: a scanner and a meaning for each marker, per place."""
 
     def __init__(self, dialect: Dialect) -> None:
@@ -78,8 +78,8 @@ class _Plan:
 
 
 @lru_cache(maxsize=256)
-def _plan(dialect: Dialect) -> _Plan:
-    return _Plan(dialect)
+def _compiled(dialect: Dialect) -> _Compiled:
+    return _Compiled(dialect)
 
 
 class Prose:
@@ -89,7 +89,7 @@ class Prose:
         self._machine = machine
         self._sink = machine.sink
         self._dialect = dialect
-        self._plan = _plan(dialect)
+        self._compiled = _compiled(dialect)
         self._codecs: dict[int, Codec] = {}
         self._ending = Ending(machine)
         self._opening = Opening(self, machine)
@@ -174,21 +174,21 @@ class Prose:
         """Text in which no marker begins passes, where a block of its kind is open."""
         if self._labels or self._sink.kind is None or self._sink.kind != self.kind:
             return None
-        return self._plan.plain[self._place]
+        return self._compiled.plain[self._place]
 
     def finish(self) -> None:
         """The end of the output: nothing is left to read."""
 
     def run(self, text: str, pos: int) -> int:
         """Consume text, marker by marker, until more is needed or a codec reads on."""
-        sink, plan, machine = self._sink, self._plan, self._machine
+        sink, compiled, machine = self._sink, self._compiled, self._machine
         while True:
             if self._labels:
                 pos = self._skip_label(text, pos)
                 if self._labels:
                     return pos
             place = self._place
-            start, stop = plan.scanners[place].find(text, pos, machine.closing)
+            start, stop = compiled.scanners[place].find(text, pos, machine.closing)
             if start > pos:
                 if sink.held and text[pos:start].strip(BLANKS):
                     self._go_on()
@@ -197,7 +197,7 @@ class Prose:
             if stop < 0:
                 return start
             marker = text[start:stop]
-            TRANSITIONS[place][plan.meanings[place][marker]](self, marker)
+            TRANSITIONS[place][compiled.meanings[place][marker]](self, marker)
             pos = stop
             if machine.reader is not self:
                 return pos
@@ -332,7 +332,7 @@ class Prose:
         self._sink.mark(marker)
 
     def _try_call(self, marker: str) -> None:
-        number, sign = self._plan.signs[marker]
+        number, sign = self._compiled.signs[marker]
         if not self._fits(sign):
             self._say(marker)
             return

@@ -11,7 +11,7 @@ import msgspec
 from turnwire.turns import BlockClosed, BlockDelta, BlockKind, BlockOpened, Event, Finished, FinishReason, Note
 from turnwire.turns import ToolCallClosed as CallClosed
 
-__all__ = ["BLANKS", "Sink"]
+__all__ = ["BLANKS", "EventSink"]
 
 _QUOTES = frozenset("\"'\u201c\u2018\u00ab")
 
@@ -49,7 +49,7 @@ class _Held:
         self.space = space
 
 
-class Sink:
+class EventSink:
     """The account of one turn.
 
     Whitespace law: a block is not opened by whitespace alone. Line breaks before a block's first visible character,

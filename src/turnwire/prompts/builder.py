@@ -15,7 +15,7 @@ import msgspec
 
 from turnwire.prompts.message_cache import KnownMessage, MessageCache
 from turnwire.prompts.notes import noted
-from turnwire.prompts.policy import Plan, ReplayPolicy
+from turnwire.prompts.policy import PromptPlan, ReplayPolicy
 from turnwire.prompts.prompt import Prompt, Recall, Tokenizer
 from turnwire.prompts.recall.history import History
 from turnwire.prompts.replay.assembled import AssembledPromptCache
@@ -146,7 +146,7 @@ class PromptBuilder:
         known: Sequence[KnownMessage],
         tools: Sequence[Tool],
         offered: bytes,
-        plan: Plan,
+        plan: PromptPlan,
         begun: str | None,
     ) -> Shown:
         """What the template is given: the conversation, with marks wherever its content could become control."""

@@ -17,10 +17,10 @@ from turnwire.prompts.templates.switches import ALLOWED_ARGUMENTS
 from turnwire.prompts.templates.traits import TemplateTraits
 from turnwire.turns import Conversation, Message, Note, ReasoningBlock, Thinking, ToolResultBlock
 
-__all__ = ["Plan", "ReplayPolicy", "loop_start"]
+__all__ = ["PromptPlan", "ReplayPolicy", "loop_start"]
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class PromptPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What was decided for one prompt. `exact` and `bare` hold indices of assistant messages: to be replayed exactly
     where they can be recalled, and to be shown without their thoughts."""
 
@@ -41,7 +41,7 @@ class ReplayPolicy(msgspec.Struct, frozen=True, kw_only=True):
     allowed: frozenset[str] = ALLOWED_ARGUMENTS
     known: Callable[[Thinking], dict[str, Any]] | None = None
 
-    def plan(self, conversation: Conversation, traits: TemplateTraits) -> Plan:
+    def plan(self, conversation: Conversation, traits: TemplateTraits) -> PromptPlan:
         """Decide for `conversation`, whose messages are already in their stable form."""
         notes: list[Note] = []
         wish = conversation.thinking
@@ -52,7 +52,7 @@ class ReplayPolicy(msgspec.Struct, frozen=True, kw_only=True):
         if history == "keep":
             args = {**traits.history_switch, **args}
         exact, bare = _selected(conversation.messages, traits, history, thinking, wish.keep_turns)
-        return Plan(args=args, thinking=thinking, history=history, exact=exact, bare=bare, notes=tuple(notes))
+        return PromptPlan(args=args, thinking=thinking, history=history, exact=exact, bare=bare, notes=tuple(notes))
 
     def _switch(self, wish: Thinking, traits: TemplateTraits, notes: list[Note]) -> dict[str, Any]:
         if self.known is None:

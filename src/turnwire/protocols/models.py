@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-__all__ = ["ModelRow", "claude_aliases", "resolve"]
+__all__ = ["ModelRow", "claude_aliases", "resolve_model"]
 
 
 class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ def claude_aliases(model_id: str) -> tuple[str, ...]:
     return (f"anthropic/{model_id}", f"claude-{model_id.rsplit('/', 1)[-1]}")
 
 
-def resolve(requested: str, rows: Sequence[ModelRow], default: str | None = None) -> tuple[ModelRow | None, bool]:
+def resolve_model(requested: str, rows: Sequence[ModelRow], default: str | None = None) -> tuple[ModelRow | None, bool]:
     """The row behind a requested id, and whether the id itself is known. An unknown `claude*` or `anthropic*` id, which
     harnesses hard-code for side calls, falls to `default`; any other unknown id gives None."""
     wanted = requested.removesuffix("[1m]")

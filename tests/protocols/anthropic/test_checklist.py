@@ -23,7 +23,7 @@ from turnwire.protocols.anthropic import (
     models_page,
     record_turn,
 )
-from turnwire.protocols.models import ModelRow, resolve
+from turnwire.protocols.models import ModelRow, resolve_model
 from turnwire.protocols.reply import Reply
 from turnwire.protocols.wire import TurnFacts, TurnFailure
 from turnwire.turns import (
@@ -309,11 +309,11 @@ def test_17_models_are_listed_with_discoverable_names() -> None:
     ]
     assert page["has_more"] is False
     for item in page["data"]:
-        assert resolve(item["id"], [row]) == (row, True)
+        assert resolve_model(item["id"], [row]) == (row, True)
         assert (item["type"], item["created_at"]) == ("model", "2026-09-21T14:13:20Z")
     assert json.loads(model_object(row, "claude-nemotron-3-super"))["id"] == "claude-nemotron-3-super"
-    assert resolve("claude-haiku-4-5-20251001", [row], row.id) == (row, False)
-    assert resolve("gpt-9", [row], row.id) == (None, False)
+    assert resolve_model("claude-haiku-4-5-20251001", [row], row.id) == (row, False)
+    assert resolve_model("gpt-9", [row], row.id) == (None, False)
 
 
 def test_18_a_count_reads_the_same_conversation() -> None:

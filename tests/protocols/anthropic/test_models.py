@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from turnwire.protocols.anthropic import models_page
-from turnwire.protocols.models import ModelRow, claude_aliases, resolve
+from turnwire.protocols.models import ModelRow, claude_aliases, resolve_model
 from turnwire.protocols.wire import TurnFailure
 
 ROWS = [
@@ -64,10 +64,10 @@ def test_a_limit_out_of_range_is_refused(limit: int) -> None:
 
 
 def test_resolution() -> None:
-    assert resolve("two", ROWS) == (ROWS[1], True)
-    assert resolve("org/one[1m]", ROWS) == (ROWS[0], True)
-    assert resolve("anthropic/org/one", ROWS) == (ROWS[0], True)
-    assert resolve("claude-opus-5-5", ROWS, "org/one") == (ROWS[0], False)
-    assert resolve("claude-opus-5-5", ROWS) == (None, False)
-    assert resolve("claude-opus-5-5", ROWS, "gone") == (None, False)
+    assert resolve_model("two", ROWS) == (ROWS[1], True)
+    assert resolve_model("org/one[1m]", ROWS) == (ROWS[0], True)
+    assert resolve_model("anthropic/org/one", ROWS) == (ROWS[0], True)
+    assert resolve_model("claude-opus-5-5", ROWS, "org/one") == (ROWS[0], False)
+    assert resolve_model("claude-opus-5-5", ROWS) == (None, False)
+    assert resolve_model("claude-opus-5-5", ROWS, "gone") == (None, False)
     assert claude_aliases("my-claude") == ()

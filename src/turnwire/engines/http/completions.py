@@ -21,7 +21,7 @@ __all__ = [
     "Chunk",
     "CompletionsReading",
     "Logprobs",
-    "Usage",
+    "UsageCounts",
     "decode_chunks",
     "failed",
     "failed_with",
@@ -69,7 +69,7 @@ class OutputDetails(msgspec.Struct, gc=False):
     reasoning_tokens: int | None = None
 
 
-class Usage(msgspec.Struct, gc=False):
+class UsageCounts(msgspec.Struct, gc=False):
     """The engine's own counts."""
 
     prompt_tokens: int = 0
@@ -82,7 +82,7 @@ class Chunk(msgspec.Struct, gc=False):
     """One event."""
 
     choices: list[Choice] = []
-    usage: Usage | None = None
+    usage: UsageCounts | None = None
     error: dict[str, Any] | str | None = None
     message: str | None = None
     code: int | None = None
@@ -117,7 +117,7 @@ class CompletionsReading(Reading):
         texts: list[str] = []
         ids: list[int] = []
         logprobs: list[TokenLogprob] = []
-        usage: Usage | None = None
+        usage: UsageCounts | None = None
         for chunk in chunks:
             if chunk.usage is not None:
                 usage = chunk.usage
@@ -158,7 +158,7 @@ class CompletionsReading(Reading):
             self._ended = True
             del logprobs[len(ids) :]
 
-    def _completion(self, usage: Usage | None) -> Completion:
+    def _completion(self, usage: UsageCounts | None) -> Completion:
         sampled = self._output + self._ended
         if usage is None:
             return Completion(self._reason or "stop", self._prompt, sampled, 0, self._stop)

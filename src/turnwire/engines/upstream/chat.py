@@ -13,7 +13,7 @@ import aiohttp
 import msgspec
 
 from turnwire.engines.failures import KeyRefused, failure
-from turnwire.engines.http.completions import Usage, failed_with
+from turnwire.engines.http.completions import UsageCounts, failed_with
 from turnwire.engines.http.engine import Call, HTTPEngine, Reading
 from turnwire.engines.interface import (
     Capabilities,
@@ -88,7 +88,7 @@ class _Choice(msgspec.Struct, gc=False):
 
 class _Chunk(msgspec.Struct, gc=False):
     choices: list[_Choice] = []
-    usage: Usage | None = None
+    usage: UsageCounts | None = None
     error: dict[str, Any] | str | None = None
 
 
@@ -116,7 +116,7 @@ class ChatReading(Reading):
         self._calls = 0
         self._reason: FinishReason | None = None
         self._stop: str | None = None
-        self._usage: Usage | None = None
+        self._usage: UsageCounts | None = None
         self._learn = learn
 
     def feed(self, events: bytes) -> TokenBatch | EventBatch | None:
@@ -148,7 +148,7 @@ class ChatReading(Reading):
         """The completion. Usage comes in a chunk of its own after the finish, where the server tells it at all."""
         if self.end is None and self._reason is not None:
             reason = "tool_calls" if self._reason == "stop" and self._blocks.called else self._reason
-            usage = self._usage or Usage(self._prompt, 0)
+            usage = self._usage or UsageCounts(self._prompt, 0)
             details, output = usage.prompt_tokens_details, usage.completion_tokens_details
             self.end = Completion(
                 reason,

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from turnwire.protocols import anthropic
 from turnwire.protocols.codex_catalog import catalog_etag, merged_model, merged_models
-from turnwire.protocols.models import ModelRow, resolve
+from turnwire.protocols.models import ModelRow, resolve_model
 from turnwire.protocols.wire import TurnFailure
 
 __all__ = ["ModelRoutes"]
@@ -49,7 +49,7 @@ class ModelRoutes:
     async def one(self, request: Request) -> Response:
         wanted = request.path_params["model"]
         rows = self._catalog.rows()
-        row, _ = resolve(wanted, rows, rows[0].id)
+        row, _ = resolve_model(wanted, rows, rows[0].id)
         if row is None:
             raise TurnFailure("not_found", f"The model '{wanted}' is not served here.")
         return Response(merged_model(row, anthropic.model_object(row, wanted)), media_type="application/json")

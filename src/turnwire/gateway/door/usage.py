@@ -20,14 +20,14 @@ from turnwire.gateway.door.keys import Key
 from turnwire.gateway.stores.store import StoreError
 from turnwire.protocols.wire import TurnFailure
 
-__all__ = ["Usage", "UsageLedger", "UsageRow"]
+__all__ = ["UsageLedger", "UsageRow", "UsedTokens"]
 
 log = logging.getLogger("turnwire.usage")
 
 _KEPT_DAYS = 400
 
 
-class Usage(msgspec.Struct):
+class UsedTokens(msgspec.Struct):
     """Turns and tokens. `cached` are those of `prompt` that the engine did not have to read."""
 
     turns: int = 0
@@ -40,7 +40,7 @@ class Usage(msgspec.Struct):
         """The tokens that engines worked for; budgets count these."""
         return self.prompt - self.cached + self.output
 
-    def add(self, other: Usage) -> None:
+    def add(self, other: UsedTokens) -> None:
         """Count these too."""
         self.turns += other.turns
         self.prompt += other.prompt
@@ -64,9 +64,9 @@ class UsageLedger:
 
     def __init__(self, path: str | None = None, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._now = now
-        self._days: dict[tuple[str, str], Usage] = {}
-        self._pending: dict[tuple[str, str], Usage] = {}
-        self._writing: asyncio.Future[dict[tuple[str, str], Usage]] | None = None
+        self._days: dict[tuple[str, str], UsedTokens] = {}
+        self._pending: dict[tuple[str, str], UsedTokens] = {}
+        self._writing: asyncio.Future[dict[tuple[str, str], UsedTokens]] | None = None
         self._thread: ThreadPoolExecutor | None = None
         if path is not None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="usage")
@@ -78,13 +78,13 @@ class UsageLedger:
 
     def count(self, key: str, *, prompt: int, cached: int, output: int) -> None:
         """A turn of a key is over."""
-        used = Usage(1, prompt, cached, output)
+        used = UsedTokens(1, prompt, cached, output)
         slot = (self._now().date().isoformat(), key)
-        self._days.setdefault(slot, Usage()).add(used)
+        self._days.setdefault(slot, UsedTokens()).add(used)
         if self._thread is None:
             self._forget_old(self._days)
         else:
-            self._pending.setdefault(slot, Usage()).add(used)
+            self._pending.setdefault(slot, UsedTokens()).add(used)
             self._write()
 
     def check(self, key: Key) -> None:
@@ -129,7 +129,7 @@ class UsageLedger:
     def _spent(self, key: str, prefix: str) -> int:
         return sum(used.worked for (day, name), used in self._days.items() if name == key and day.startswith(prefix))
 
-    def _forget_old(self, days: dict[tuple[str, str], Usage]) -> None:
+    def _forget_old(self, days: dict[tuple[str, str], UsedTokens]) -> None:
         first = (self._now() - timedelta(days=_KEPT_DAYS)).date().isoformat()
         for slot in [slot for slot in days if slot[0] < first]:
             del days[slot]
@@ -155,7 +155,7 @@ class UsageLedger:
         self._writing = asyncio.get_running_loop().run_in_executor(self._thread, self._put, pending)
         self._writing.add_done_callback(self._written)
 
-    def _written(self, writing: asyncio.Future[dict[tuple[str, str], Usage]]) -> None:
+    def _written(self, writing: asyncio.Future[dict[tuple[str, str], UsedTokens]]) -> None:
         self._writing = None
         if writing.cancelled():
             return
@@ -165,10 +165,10 @@ class UsageLedger:
             # Other processes count in the same file: what they wrote counts here from now on.
             self._days = writing.result()
             for slot, used in self._pending.items():
-                self._days.setdefault(slot, Usage()).add(used)
+                self._days.setdefault(slot, UsedTokens()).add(used)
         self._write()
 
-    def _put(self, pending: dict[tuple[str, str], Usage]) -> dict[tuple[str, str], Usage]:
+    def _put(self, pending: dict[tuple[str, str], UsedTokens]) -> dict[tuple[str, str], UsedTokens]:
         """Add what is pending; what the file holds then."""
         self._database.executemany(
             "INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (day, key) DO UPDATE SET"
@@ -178,8 +178,8 @@ class UsageLedger:
         )
         return self._read()
 
-    def _read(self) -> dict[tuple[str, str], Usage]:
+    def _read(self) -> dict[tuple[str, str], UsedTokens]:
         first = (self._now() - timedelta(days=_KEPT_DAYS)).date().isoformat()
         self._database.execute("DELETE FROM usage WHERE day < ?", (first,))
         found = self._database.execute("SELECT day, key, turns, prompt, cached, output FROM usage")
-        return {(day, key): Usage(*numbers) for day, key, *numbers in found}
+        return {(day, key): UsedTokens(*numbers) for day, key, *numbers in found}

@@ -107,7 +107,7 @@ NEXT: Final[dict[State, dict[On, State]]] = {
 }
 
 
-class _Plan:
+class _Compiled:
     def __init__(self, table: Named) -> None:
         self.pattern = re.compile(table.header, re.DOTALL)
         self.hopeless = re.compile(table.hopeless) if table.hopeless else None
@@ -123,8 +123,8 @@ class _Plan:
 
 
 @lru_cache(maxsize=256)
-def _plan(table: Named) -> _Plan:
-    return _Plan(table)
+def _compiled(table: Named) -> _Compiled:
+    return _Compiled(table)
 
 
 class _NamedCodec(CallSteps[State, On]):
@@ -133,7 +133,7 @@ class _NamedCodec(CallSteps[State, On]):
     def __init__(self, table: Named, machine: Machine) -> None:
         super().__init__(machine, STEPS, NEXT, State.OUT)
         self._table = table
-        self._plan = _plan(table)
+        self._compiled = _compiled(table)
         self._wrapped = False
         self._noisy = False
         self._name = ""
@@ -147,7 +147,7 @@ class _NamedCodec(CallSteps[State, On]):
 
     def enter(self, sign: Sign) -> None:
         """After a section opener, or after a call opener."""
-        self._wrapped = sign.text in self._plan.section_openers
+        self._wrapped = sign.text in self._compiled.section_openers
         self._noisy = False
         self._go(On.SECTION if self._wrapped else On.CALL)
 
@@ -167,7 +167,7 @@ class _NamedCodec(CallSteps[State, On]):
             sink.argue(rest, "")
             sink.close_call(truncated=True)
         elif state is State.AFTER:
-            if self._plan.closers:
+            if self._compiled.closers:
                 sink.note("rescue.missing_closer", self._name)
             self._close()
         elif sink.on_trial:
@@ -180,24 +180,24 @@ class _NamedCodec(CallSteps[State, On]):
     # ---------------------------------------------------------------------------------------------------- steps
 
     def _section(self, text: str, pos: int) -> int:
-        sink, plan = self._sink, self._plan
+        sink, compiled = self._sink, self._compiled
         pos = self._blank(text, pos)
         if pos == len(text):
             return pos
-        marker = plan.sections.at(text, pos, self._machine.closing)
+        marker = compiled.sections.at(text, pos, self._machine.closing)
         if marker is WAIT:
             return pos
         if marker is None:
             return self._between(text, pos)
-        if marker in plan.calls:
+        if marker in compiled.calls:
             sink.keep(marker)
             self._go(On.CALL)
             return pos + len(marker)
-        if marker in plan.section_closers:
+        if marker in compiled.section_closers:
             sink.keep(marker)
             self._leave()
             return pos + len(marker)
-        if marker in plan.closers:
+        if marker in compiled.closers:
             sink.note("rescue.duplicate_closer", marker)
         else:
             sink.note("rescue.missing_closer", self._name)
@@ -211,11 +211,11 @@ class _NamedCodec(CallSteps[State, On]):
             if sink.on_trial:
                 self._refuse()
             else:
-                if self._plan.section_closers:
+                if self._compiled.section_closers:
                     sink.note("rescue.missing_closer", self._name)
                 self._leave()
             return pos
-        start, _ = self._plan.sections.find(text, pos, self._machine.closing)
+        start, _ = self._compiled.sections.find(text, pos, self._machine.closing)
         if start > pos:
             if not self._noisy:
                 sink.accept()
@@ -225,15 +225,15 @@ class _NamedCodec(CallSteps[State, On]):
         return start
 
     def _header(self, text: str, pos: int) -> int:
-        sink, plan, table = self._sink, self._plan, self._table
+        sink, compiled, table = self._sink, self._compiled, self._table
         if table.lists is not None:
             start = blanks(text, pos)
             if start == len(text) and not self._machine.closing:
                 return pos
             if text[start : start + 1] in ("[", "{"):
                 return self._hand_over(text, pos)
-        start, stop = plan.header.find(text, pos, self._machine.closing)
-        hopeless = plan.hopeless.match(text, pos, start) if plan.hopeless else None
+        start, stop = compiled.header.find(text, pos, self._machine.closing)
+        hopeless = compiled.hopeless.match(text, pos, start) if compiled.hopeless else None
         if hopeless is not None or start - pos > HEADER_LIMIT:
             self._unreadable(hopeless.group() if hopeless is not None else text[pos : pos + HEADER_LIMIT])
             return pos
@@ -241,7 +241,7 @@ class _NamedCodec(CallSteps[State, On]):
             return pos
         marker = text[start:stop]
         header = text[pos:start]
-        found = plan.pattern.fullmatch(" ".join(header.split()))
+        found = compiled.pattern.fullmatch(" ".join(header.split()))
         if found is None or not found.group("name"):
             self._unreadable(header)
             return pos
@@ -276,13 +276,13 @@ class _NamedCodec(CallSteps[State, On]):
         self._go(On.UNREADABLE)
 
     def _drop(self, text: str, pos: int) -> int:
-        start, stop = self._plan.ends.find(text, pos, self._machine.closing)
+        start, stop = self._compiled.ends.find(text, pos, self._machine.closing)
         self._sink.keep(text[pos:start])
         if stop < 0:
             return start
         marker = text[start:stop]
         self._go(On.CALL_END)
-        if marker in self._plan.closers:
+        if marker in self._compiled.closers:
             self._sink.keep(marker)
             if not self._table.sections:
                 self._leave()
@@ -342,28 +342,28 @@ class _NamedCodec(CallSteps[State, On]):
 
     def _after(self, text: str, pos: int) -> int:
         """After the arguments: a closer belongs to the call, anything else to what follows."""
-        sink, plan = self._sink, self._plan
+        sink, compiled = self._sink, self._compiled
         pos = self._blank(text, pos)
         if pos == len(text):
             return pos
-        marker = plan.after.at(text, pos, self._machine.closing)
+        marker = compiled.after.at(text, pos, self._machine.closing)
         if marker is WAIT:
             return pos
         if marker == "```":
             sink.keep(marker)
             return pos + len(marker)
-        if marker is not None and marker in plan.closers:
+        if marker is not None and marker in compiled.closers:
             sink.keep(marker)
             self._close()
             return pos + len(marker)
-        if plan.closers and marker is None:
-            start, _ = plan.after.find(text, pos, self._machine.closing)
+        if compiled.closers and marker is None:
+            start, _ = compiled.after.find(text, pos, self._machine.closing)
             sink.keep(text[pos:start])
             if start > pos and not self._noisy:
                 sink.note("call.noise", self._name)
                 self._noisy = True
             return start
-        if plan.closers:
+        if compiled.closers:
             sink.note("rescue.missing_closer", self._name)
         self._close()
         return pos

@@ -16,7 +16,7 @@ import msgspec
 
 from turnwire.prompts.message_cache import KnownMessage, without_carriers
 from turnwire.prompts.notes import noted
-from turnwire.prompts.policy import Plan
+from turnwire.prompts.policy import PromptPlan
 from turnwire.prompts.prompt import Prompt, Recall, RecalledTurn, Section
 from turnwire.prompts.recall.history import History, PrefixDigests
 from turnwire.prompts.replay.assembled import AssembledPrompt
@@ -82,7 +82,7 @@ class Draft:
         offered: bytes,
         known: Sequence[KnownMessage],
         shown: Shown,
-        plan: Plan,
+        plan: PromptPlan,
         notes: list[Note],
     ) -> None:
         self._builder = builder

@@ -28,15 +28,15 @@ NAME_LIMIT: Final = 256
 _NAME = re.compile(r"""[^\s{}<>()\[\]:,;"'`]+""")
 
 
-class _Plan:
+class _Compiled:
     def __init__(self, table: Braced) -> None:
         self.closers = frozenset((table.close, *table.wrong_close))
         self.marks = Scanner([table.head, *self.closers])
 
 
 @lru_cache(maxsize=64)
-def _plan(table: Braced) -> _Plan:
-    return _Plan(table)
+def _compiled(table: Braced) -> _Compiled:
+    return _Compiled(table)
 
 
 class BracedCodec(CallSteps[State, On]):
@@ -45,12 +45,12 @@ class BracedCodec(CallSteps[State, On]):
     def __init__(self, table: Braced, machine: Machine) -> None:
         super().__init__(machine, STEPS, NEXT, State.OUT)
         self._table = table
-        self._plan = _plan(table)
+        self._compiled = _compiled(table)
         self._wrapped = False
         self._headed = False
         self._opened = False
         self._name: list[str] = []
-        self._reader = BracedText(table.quote, self._plan.closers, None)
+        self._reader = BracedText(table.quote, self._compiled.closers, None)
 
     # ------------------------------------------------------------------------------------------ codec interface
 
@@ -84,7 +84,7 @@ class BracedCodec(CallSteps[State, On]):
         pos = self._blank(text, pos)
         if pos == len(text):
             return pos
-        marker = self._plan.marks.at(text, pos, self._machine.closing)
+        marker = self._compiled.marks.at(text, pos, self._machine.closing)
         if marker is WAIT:
             return pos
         if marker is None:
@@ -116,10 +116,10 @@ class BracedCodec(CallSteps[State, On]):
         if pos == len(text):
             return pos
         name = "".join(self._name)
-        marker = self._plan.marks.at(text, pos, machine.closing) if text[pos] != "{" else None
+        marker = self._compiled.marks.at(text, pos, machine.closing) if text[pos] != "{" else None
         if marker is WAIT:
             return pos
-        ends = marker is not None and marker in self._plan.closers
+        ends = marker is not None and marker in self._compiled.closers
         believed = name in machine.tools or (machine.believed and self._headed)
         if not name or len(name) > NAME_LIMIT or not (text[pos] == "{" or ends) or not believed:
             if text[pos] == "{" and self._wrapped and len(name) <= NAME_LIMIT:
@@ -139,7 +139,7 @@ class BracedCodec(CallSteps[State, On]):
         tool = self._machine.tools.get("".join(self._name))
         schema = None if tool is None else tool.schema
         self._reader = BracedText(
-            self._table.quote, self._plan.closers, schema, self._table.typed, self._sink.argued_tail
+            self._table.quote, self._compiled.closers, schema, self._table.typed, self._sink.argued_tail
         )
         self._go(On.OBJECT)
 
@@ -179,7 +179,7 @@ class BracedCodec(CallSteps[State, On]):
                 sink.note("rescue.missing_closer", name)
             sink.close_call()
         self._opened = False
-        self._reader = BracedText(self._table.quote, self._plan.closers, None)
+        self._reader = BracedText(self._table.quote, self._compiled.closers, None)
         self._go(on)
 
     def _after_calls(self, text: str, pos: int) -> int:
@@ -188,7 +188,7 @@ class BracedCodec(CallSteps[State, On]):
         pos = self._blank(text, pos)
         if pos == len(text):
             return pos
-        marker = self._plan.marks.at(text, pos, self._machine.closing)
+        marker = self._compiled.marks.at(text, pos, self._machine.closing)
         if marker is WAIT:
             return pos
         if marker is None:

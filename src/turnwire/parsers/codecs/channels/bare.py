@@ -82,7 +82,7 @@ NEXT: Final[dict[State, dict[On, State]]] = {
 _RECIPIENT = re.compile(r" to=(?:functions\.)?([^\s{<]{1,128}?)(?:\s+(?:json|code))?\s*\Z")
 
 
-class _Plan:
+class _Compiled:
     def __init__(self, table: BareChannels) -> None:
         self.kinds: dict[str, BlockKind] = {}
         for channel, kind in table.channels:
@@ -94,8 +94,8 @@ class _Plan:
 
 
 @lru_cache(maxsize=16)
-def _plan(table: BareChannels) -> _Plan:
-    return _Plan(table)
+def _compiled(table: BareChannels) -> _Compiled:
+    return _Compiled(table)
 
 
 class BareChannelsCodec(Steps[State, On]):
@@ -105,8 +105,8 @@ class BareChannelsCodec(Steps[State, On]):
         super().__init__(STEPS, NEXT, State.LEAD)
         self._machine = machine
         self._sink = machine.sink
-        self._plan = _plan(table)
-        self._json = JsonBody(machine, (), self._plan.dividers, closed=False)
+        self._compiled = _compiled(table)
+        self._json = JsonBody(machine, (), self._compiled.dividers, closed=False)
         self._kind: BlockKind = "text"
 
     def enter(self, sign: Sign) -> None:
@@ -115,7 +115,7 @@ class BareChannelsCodec(Steps[State, On]):
     def plain(self) -> str | None:
         """Text in which no divider begins passes, and so does a JSON string."""
         if self._state is State.BODY:
-            return self._plan.plain if self._sink.kind == self._kind else None
+            return self._compiled.plain if self._sink.kind == self._kind else None
         return self._json.plain() if self._state is State.JSON else None
 
     def finish(self) -> None:
@@ -125,11 +125,11 @@ class BareChannelsCodec(Steps[State, On]):
 
     def _channel(self, marker: str) -> None:
         self._sink.close_prose(marker)
-        self._kind = self._plan.kinds[marker]
+        self._kind = self._compiled.kinds[marker]
         self._go(On.CHANNEL)
 
     def _lead(self, text: str, pos: int) -> int:
-        marker = self._plan.first.at(text, pos, True) or self._plan.dividers[0]  # `begins` has seen one
+        marker = self._compiled.first.at(text, pos, True) or self._compiled.dividers[0]  # `begins` has seen one
         self._channel(marker)
         return pos + len(marker)
 
@@ -153,7 +153,7 @@ class BareChannelsCodec(Steps[State, On]):
         return pos + brace
 
     def _body(self, text: str, pos: int) -> int:
-        start, stop = self._plan.body.find(text, pos, self._machine.closing)
+        start, stop = self._compiled.body.find(text, pos, self._machine.closing)
         if start > pos:
             self._sink.say(self._kind, text[pos:start])
         if stop < 0:

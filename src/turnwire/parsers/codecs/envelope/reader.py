@@ -28,7 +28,7 @@ FENCES: Final = ("```json", "```")
 _SCALAR_END = re.compile(r"[,}\]\s<]")
 
 
-class _Plan:
+class _Compiled:
     def __init__(self, table: Envelope) -> None:
         self.openers = frozenset(opener for opener, _ in table.wrappers)
         self.closers = frozenset(closer for _, closer in table.wrappers if closer)
@@ -37,8 +37,8 @@ class _Plan:
 
 
 @lru_cache(maxsize=256)
-def _plan(table: Envelope) -> _Plan:
-    return _Plan(table)
+def _compiled(table: Envelope) -> _Compiled:
+    return _Compiled(table)
 
 
 class EnvelopeCodec(CallSteps[State, On]):
@@ -47,7 +47,7 @@ class EnvelopeCodec(CallSteps[State, On]):
     def __init__(self, table: Envelope, machine: Machine) -> None:
         super().__init__(machine, STEPS, NEXT, State.OUT)
         self._table = table
-        self._plan = _plan(table)
+        self._compiled = _compiled(table)
         self._wrapped = False
         self._fence = False
         self._lists = 0
@@ -75,7 +75,7 @@ class EnvelopeCodec(CallSteps[State, On]):
         self._reset()
         self._lists = 0
         self._fence = sign.text.startswith("```")
-        self._wrapped = sign.text in self._plan.openers
+        self._wrapped = sign.text in self._compiled.openers
         if self._wrapped:
             self._go(On.WRAPPER)
         else:
@@ -150,17 +150,17 @@ class EnvelopeCodec(CallSteps[State, On]):
         if char == "{" or char == "[":
             self._go(On.BRACE if char == "{" else On.BRACKET)
             return pos
-        marker = self._plan.opening.at(text, pos, self._machine.closing)
+        marker = self._compiled.opening.at(text, pos, self._machine.closing)
         if marker is WAIT:
             return pos
         if marker is not None and marker in FENCES and not self._fence:
             self._fence = True
             self._sink.keep(marker)
             return pos + len(marker)
-        marker = self._plan.closing.at(text, pos, self._machine.closing)
+        marker = self._compiled.closing.at(text, pos, self._machine.closing)
         if marker is WAIT:
             return pos
-        if marker in self._plan.closers and not self._table.weak:
+        if marker in self._compiled.closers and not self._table.weak:
             self._sink.accept()
             self._sink.note("call.unnamed")
             self._sink.keep(marker or "")
@@ -195,14 +195,14 @@ class EnvelopeCodec(CallSteps[State, On]):
         if char in ",;" and not sink.on_trial:
             sink.keep(char)
             return pos + 1
-        marker = self._plan.closing.at(text, pos, self._machine.closing)
+        marker = self._compiled.closing.at(text, pos, self._machine.closing)
         if marker is WAIT:
             return pos
-        if marker == "```" and self._fence and marker not in self._plan.closers:
+        if marker == "```" and self._fence and marker not in self._compiled.closers:
             self._fence = False
             sink.keep(marker)
             return pos + len(marker)
-        if marker is not None and marker in self._plan.closers and self._wrapped:
+        if marker is not None and marker in self._compiled.closers and self._wrapped:
             if sink.on_trial and self._table.weak:
                 self._refuse()
                 return pos
@@ -218,7 +218,7 @@ class EnvelopeCodec(CallSteps[State, On]):
         if sink.on_trial:
             self._refuse()
         else:
-            if self._lists or (self._wrapped and self._plan.closers and not self._table.doubts.may_end):
+            if self._lists or (self._wrapped and self._compiled.closers and not self._table.doubts.may_end):
                 sink.note("rescue.missing_closer", self._name)
             self._leave()
         return pos

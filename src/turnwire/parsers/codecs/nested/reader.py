@@ -67,15 +67,15 @@ _TAG = re.compile(r"[ \t\r\n]{0,16}<(/?)[ \t]{0,4}([^<>\s]{1,128})([^<>]{0,256})
 _BEGUN = re.compile(r"[ \t\r\n]{0,16}(?:<[^<>]{0,400})?")
 
 
-class _Plan:
+class _Compiled:
     def __init__(self, table: Nested) -> None:
         self.marks = Scanner([table.mark])
         self.plain = rf'[{re.escape(table.mark[0])}"\\\x00-\x1f]'
 
 
 @lru_cache(maxsize=16)
-def _plan(table: Nested) -> _Plan:
-    return _Plan(table)
+def _compiled(table: Nested) -> _Compiled:
+    return _Compiled(table)
 
 
 class NestedCodec(CallSteps[State, On]):
@@ -84,7 +84,7 @@ class NestedCodec(CallSteps[State, On]):
     def __init__(self, table: Nested, machine: Machine) -> None:
         super().__init__(machine, STEPS, NEXT, State.OUT)
         self._table = table
-        self._plan = _plan(table)
+        self._compiled = _compiled(table)
         self._name = ""
         self._root: Any = None
         self._frames: list[_Frame] = []
@@ -100,7 +100,7 @@ class NestedCodec(CallSteps[State, On]):
 
     def plain(self) -> str | None:
         """A streaming string forwards anything but marks, quotes, backslashes and control characters."""
-        return self._plan.plain if self._state is State.CONTENT and self._frames[-1].streaming else None
+        return self._compiled.plain if self._state is State.CONTENT and self._frames[-1].streaming else None
 
     def finish(self) -> None:
         """The end of the output: a call all of whose arguments are closed is complete, any other is cut."""
@@ -218,7 +218,7 @@ class NestedCodec(CallSteps[State, On]):
 
     def _content(self, text: str, pos: int) -> int:
         mark = self._table.mark
-        start, stop = self._plan.marks.find(text, pos, self._machine.closing)
+        start, stop = self._compiled.marks.find(text, pos, self._machine.closing)
         if start > pos:
             self._say(text[pos:start])
         if stop < 0:

@@ -32,7 +32,7 @@ _KEY = re.compile(r"[\w\-]+")
 _LITERAL: Final = "\"'[{(+-.0123456789TFNtfnrRbBuU"
 
 
-class _Plan:
+class _Compiled:
     def __init__(self, table: PythonCalls) -> None:
         self.openers = frozenset(opener for opener, _ in table.wrappers)
         self.closers = frozenset(closer for _, closer in table.wrappers if closer)
@@ -40,8 +40,8 @@ class _Plan:
 
 
 @lru_cache(maxsize=64)
-def _plan(table: PythonCalls) -> _Plan:
-    return _Plan(table)
+def _compiled(table: PythonCalls) -> _Compiled:
+    return _Compiled(table)
 
 
 class PythonCallsCodec(CallSteps[State, On]):
@@ -50,7 +50,7 @@ class PythonCallsCodec(CallSteps[State, On]):
     def __init__(self, table: PythonCalls, machine: Machine) -> None:
         super().__init__(machine, STEPS, NEXT, State.OUT)
         self._table = table
-        self._plan = _plan(table)
+        self._compiled = _compiled(table)
         self._sign = Sign("[")
         self._closer = ""
         self._wrapped = False
@@ -77,7 +77,7 @@ class PythonCallsCodec(CallSteps[State, On]):
         machine, sink = self._machine, self._sink
         self._reset()
         self._sign = sign
-        self._wrapped = sign.text in self._plan.openers
+        self._wrapped = sign.text in self._compiled.openers
         self._closer = dict(self._table.wrappers).get(sign.text, "")
         self._list = not self._wrapped
         self._closed = False
@@ -162,7 +162,7 @@ class PythonCallsCodec(CallSteps[State, On]):
     def _after_calls(self, text: str, pos: int) -> int:
         """Something that is no call: the closer, a closer too many, or what follows the calls."""
         sink, first = self._sink, self._sink.on_trial
-        marker = self._plan.closing.at(text, pos, self._machine.closing)
+        marker = self._compiled.closing.at(text, pos, self._machine.closing)
         if marker is WAIT:
             return pos
         if marker is not None and self._wrapped:
@@ -319,7 +319,7 @@ class PythonCallsCodec(CallSteps[State, On]):
     def _stuck(self, text: str, pos: int) -> int:
         """A character that cannot be here: the closer of the calls, or something no JSON comes of."""
         sink, char = self._sink, text[pos]
-        marker = self._plan.closing.at(text, pos, self._machine.closing) if self._wrapped else None
+        marker = self._compiled.closing.at(text, pos, self._machine.closing) if self._wrapped else None
         if marker is WAIT:
             return pos
         if marker is not None or (char == "]" and self._list):
@@ -373,7 +373,7 @@ class PythonCallsCodec(CallSteps[State, On]):
         pos += size
         if self._echoed < len(calls) or pos == len(text):
             return pos
-        found = self._plan.closing.at(text, pos, self._machine.closing)
+        found = self._compiled.closing.at(text, pos, self._machine.closing)
         if found is WAIT:
             return pos
         self._sink.accept()
