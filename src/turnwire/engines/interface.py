@@ -203,6 +203,14 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int
     queued: float
 
+    @property
+    def header(self) -> str:
+        """For `x-turnwire-route`: why, then the numbers, in ASCII."""
+        told = f"{self.why}; prompt={self.prompt}"
+        if self.why != "only":
+            told += f"; cached={self.cached}; pending={self.pending}; waiting={self.waiting}"
+        return f"{told}; queued_ms={self.queued * 1e3:.0f}"
+
 
 @runtime_checkable
 class RoutedReceiver(Receiver, Protocol):

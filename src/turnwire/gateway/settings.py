@@ -174,6 +174,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     concurrency: Annotated[_Some, Meta(description="Turns at a time on each worker.")] = 256
     queue: Annotated[_Count, Meta(description="Turns that may wait.")] = 1024
     queue_timeout: Annotated[_Wait, Meta(description="How long a turn may wait.")] = 120.0
+    session_affinity: Annotated[
+        Literal["soft", "hard", "off"],
+        Meta(description="How firmly a conversation keeps its worker: while it costs little, always, or not."),
+    ] = "soft"
+    session_life: Annotated[_Wait, Meta(description="How long a conversation keeps its worker without a turn.")] = 900.0
+    routing_policy: Annotated[
+        str | None, Meta(description="A Python file, or an entry point, that decides where turns go.")
+    ] = None
 
     max_body: Annotated[_Bytes, Meta(description="Largest request.")] = 32 * 1024 * 1024
     max_depth: Annotated[_Some, Meta(description="Deepest nesting of a request.")] = 128

@@ -153,8 +153,13 @@ class AdminRoutes:
             {
                 "model": runtime.id,
                 "worker": worker.name,
+                "label": worker.label,
                 "state": "draining" if worker.draining else worker.state,
                 "active": worker.active,
+                "prefilling": worker.load.prefilling,
+                "decoding": round(worker.load.decoding),
+                "resident": runtime.engine.router.bindings.resident(worker.name),
+                "tells_cache": worker.tells,
                 "engine": worker.info.name if worker.info is not None else None,
                 "version": worker.info.version if worker.info is not None else None,
                 "window": worker.info.window if worker.info is not None else None,

@@ -88,12 +88,16 @@ def facts_of(turn: TurnRecord[E], diagnostics: Mapping[str, object] | None = Non
 
 
 def answer_headers(turn: TurnRecord[E]) -> Headers:
-    """What every answer says about itself: its id, whether the prefix held, and the codes of its notes so far."""
+    """What every answer says about itself: its id, whether the prefix held, where it runs and why if that is known by
+    now, and the codes of its notes so far."""
     codes = sorted({note.code for note in (*turn.inbound.notes, *turn.prompt.notes)})
     headers = [
         (b"request-id", f"req_{turn.turn_id}".encode()),
         (b"x-turnwire-prefix", prefix_header(turn.continuity).encode("latin-1", "replace")),
     ]
+    if turn.route is not None:
+        headers.append((b"x-turnwire-worker", turn.route.label.encode()))
+        headers.append((b"x-turnwire-route", turn.route.header.encode()))
     if codes:
         headers.append((b"x-turnwire-notes", ",".join(codes)[:1024].encode("latin-1", "replace")))
     return headers

@@ -58,12 +58,18 @@ class MetricsPage:
         return "\n".join(lines) + "\n"
 
 
+_LOAD = ("active", "prefilling", "decoding", "resident")
+
+
 def merged_workers(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Every worker once: its turns of all processes, in the worst state that one of them sees."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
-        known = found.setdefault((row["model"], row["worker"]), dict(row) | {"active": 0, "state": _STATES[0]})
-        known["active"] += row["active"]
+        known = found.setdefault(
+            (row["model"], row["worker"]), dict(row) | dict.fromkeys(_LOAD, 0) | {"state": _STATES[0]}
+        )
+        for name in _LOAD:
+            known[name] += row.get(name, 0)
         known["state"] = max(known["state"], row["state"], key=_rank)
     return list(found.values())
 

@@ -22,10 +22,12 @@ from turnwire.engines.embedded.downloads import Progress
 from turnwire.engines.embedded.engine import EmbeddedEngine, EmbeddedSettings
 from turnwire.engines.interface import Engine, EngineError, EngineInfo
 from turnwire.engines.pool.pool import PoolLimits, Worker, WorkerPool
+from turnwire.engines.pool.router import Router
 from turnwire.engines.spec import CONVERSATION_KINDS, EngineKind, EngineSpec, SpecError, create_engine, parse_spec
 from turnwire.engines.upstream.thinking import Switches
 from turnwire.gateway.settings import ModelSettings, Settings
 from turnwire.gateway.setup.engine_keys import engine_key
+from turnwire.gateway.setup.routing_policy import find_policy
 from turnwire.gateway.setup.sources import PromptSource, SourceError, find_source
 from turnwire.profiles import ProfileBook
 from turnwire.prompts.prompt import Tokenizer
@@ -217,7 +219,8 @@ class _Start:
         limits = PoolLimits(
             concurrency=settings.concurrency, queue=settings.queue, queue_timeout=settings.queue_timeout
         )
-        return WorkerPool(workers, tokenizer, limits)
+        policy = find_policy(settings.routing_policy, settings.session_affinity)
+        return WorkerPool(workers, tokenizer, limits, Router(policy, life=settings.session_life))
 
 
 def is_path(model: str) -> bool:

@@ -49,7 +49,8 @@ class TurnSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One turn. Times are seconds, `at` is when it ended (unix); `prefix` is what the answer's `x-turnwire-prefix`
     said, `lost` how many tokens a broken prefix cost, `story` the same in a sentence without any text of a client;
     `parent` and `agent` say whose sub-agent the session is; `predicted` is how many tokens the worker was believed to
-    hold; `sections` are the prompt's tokens by where they came from, `layout` the same in order; `notes` are codes."""
+    hold, `pending` how many of them it was reading for other turns; `sections` are the prompt's tokens by where they
+    came from, `layout` the same in order; `notes` are codes."""
 
     turn_id: str
     at: float
@@ -83,6 +84,7 @@ class TurnSummary(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None = None
     route: str | None = None
     predicted: int | None = None
+    pending: int = 0
     queued: float = 0.0
     spans: tuple[Span, ...] = ()
     sections: dict[str, int] = {}
@@ -104,7 +106,8 @@ class TurnSummary(msgspec.Struct, frozen=True, kw_only=True):
             f"turn {self.turn_id} {self.api} {self.model} prompt={self.prompt_tokens} cached={self.cached_tokens} "
             f"output={self.output_tokens} seconds={self.seconds:.3f} first={first} tok/s={speed} finish={self.finish} "
             f"session={self.session or '-'} client={self.client or '-'} tenant={self.tenant} key={self.key or '-'} "
-            f"prefix={self.prefix} notes={','.join(self.notes) or '-'}"
+            f"worker={self.worker or '-'} route={self.route or '-'} prefix={self.prefix} "
+            f"notes={','.join(self.notes) or '-'}"
         )
 
 
@@ -146,7 +149,8 @@ def summary_of(turn: TurnRecord[Any]) -> TurnSummary:
         client=context.client,
         worker=turn.route.worker if turn.route is not None else None,
         route=turn.route.why if turn.route is not None else None,
-        predicted=turn.route.cached if turn.route is not None else None,
+        predicted=turn.route.cached if turn.route is not None and turn.route.why != "only" else None,
+        pending=turn.route.pending if turn.route is not None else 0,
         queued=round(turn.route.queued, 4) if turn.route is not None else 0.0,
         spans=spans_of(turn),
         sections=sections_of(turn),

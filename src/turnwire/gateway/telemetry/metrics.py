@@ -100,6 +100,24 @@ class Metrics:
         self.moves = Counter(
             "turnwire_worker_events_total", "Retries, migrations and refusals.", ["model", "event"], registry=registry
         )
+        self.routes = Counter(
+            "turnwire_routes_total",
+            "Turns by the worker they went to and what spoke for it.",
+            ["model", "worker", "why"],
+            registry=registry,
+        )
+        self.belief = Counter(
+            "turnwire_cache_belief_tokens_total",
+            "Prompt tokens that a worker was believed to hold, and that it then reported.",
+            ["model", "worker", "kind"],
+            registry=registry,
+        )
+        self.belief_error = Counter(
+            "turnwire_cache_belief_error_tokens_total",
+            "Prompt tokens by which the belief was wrong: too many (over) or too few (under).",
+            ["model", "worker", "direction"],
+            registry=registry,
+        )
         self._seen: dict[str, PoolStatistics] = {}
 
     def observe_turn(self, turn: TurnRecord[Any], summary: TurnSummary) -> None:
@@ -121,10 +139,26 @@ class Metrics:
         self.silence.labels(model).inc(summary.silence)
         for seconds in turn.dispatches:
             self.dispatch.labels(summary.api).observe(seconds)
+        self._observe_route(turn, model)
         for note in turn.notes:
             self.notes.labels(note.code).inc()
             if note.code.startswith("rescue."):
                 self.rescues.labels(model, note.code.removeprefix("rescue.")).inc()
+
+    def _observe_route(self, turn: TurnRecord[Any], model: str) -> None:
+        """Count where a turn went, and compare what its worker was believed to hold with what it reported. Where other
+        turns were reading the same prompt at that moment, nothing certain was believed."""
+        route, outcome = turn.route, turn.outcome
+        if route is None:
+            return
+        self.routes.labels(model, route.label, route.why).inc()
+        reports = turn.runtime.engine.capabilities.cached_tokens and outcome is not None and outcome.finish is not None
+        if outcome is None or not reports or route.why == "only" or route.pending > route.cached:
+            return
+        self.belief.labels(model, route.label, "believed").inc(route.cached)
+        self.belief.labels(model, route.label, "reported").inc(outcome.usage.cached)
+        wrong = route.cached - outcome.usage.cached
+        self.belief_error.labels(model, route.label, "over" if wrong > 0 else "under").inc(abs(wrong))
 
     def observe_pool(self, model: str, pool: WorkerPool) -> None:
         """Take over what a model's workers have counted since the last time."""

@@ -135,7 +135,7 @@ class TurnEndpoint(Generic[E]):
     async def _answer(self, records: Sequence[TurnRecord[E]], scope: Scope, receive: Receive, send: Send) -> None:
         api = self._api
         encoders = api.begin(records)
-        answer = http_sink(scope, receive, send, encoders[0].media_type, api.headers(records[0]))
+        answer = http_sink(scope, receive, send, encoders[0].media_type, lambda: api.headers(records[0]))
         sink: Sink = answer if len(records) == 1 else SharedSink(answer)
         turns = [
             begin_turn(self._gateway, api, record, encoder, sink)

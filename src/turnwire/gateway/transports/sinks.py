@@ -7,7 +7,8 @@ same whichever way they go.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from starlette.types import Message as ASGIMessage
 from starlette.types import Receive, Scope, Send
@@ -17,6 +18,8 @@ from turnwire.gateway.turns.sink import Reader
 
 __all__ = ["ASGISink", "DirectSink", "Pump", "http_sink"]
 
+Head: TypeAlias = Callable[[], Sequence[tuple[bytes, bytes]]]
+
 _HIGH_WATER = 64 * 1024
 """Bytes that may wait for a client before its turn is paused."""
 
@@ -24,7 +27,7 @@ _HIGH_WATER = 64 * 1024
 class DirectSink:
     """Writes to the connection of our own server."""
 
-    def __init__(self, answer: DirectAnswer, send: Send, headers: Sequence[tuple[bytes, bytes]]) -> None:
+    def __init__(self, answer: DirectAnswer, send: Send, headers: Head) -> None:
         self._answer = answer
         self._send = send
         self._headers = headers
@@ -38,7 +41,7 @@ class DirectSink:
         self._answer.listen(reader)
 
     def open(self) -> None:
-        self._answer.start(self._headers)
+        self._answer.start(self._headers())
 
     async def close(self) -> None:
         """End the answer; what comes next on the connection is the server's matter."""
@@ -98,10 +101,10 @@ class Pump:
 class ASGISink:
     """Writes by ASGI messages, for any server."""
 
-    def __init__(self, receive: Receive, send: Send, headers: Sequence[tuple[bytes, bytes]]) -> None:
+    def __init__(self, receive: Receive, send: Send, headers: Head) -> None:
         self._receive = receive
         self._pump = Pump(send)
-        self._headers = list(headers)
+        self._headers = headers
         self._watcher: asyncio.Task[None] | None = None
 
     @property
@@ -114,7 +117,7 @@ class ASGISink:
             self._watcher = asyncio.ensure_future(self._watch())
 
     def open(self) -> None:
-        self._pump.put({"type": "http.response.start", "status": 200, "headers": self._headers}, 0)
+        self._pump.put({"type": "http.response.start", "status": 200, "headers": self._headers()}, 0)
 
     def write(self, data: bytes) -> None:
         self._pump.put({"type": "http.response.body", "body": data, "more_body": True}, len(data))
@@ -137,15 +140,16 @@ class ASGISink:
             self._pump.reader.gone()
 
 
-def http_sink(
-    scope: Scope, receive: Receive, send: Send, media_type: str, headers: Sequence[tuple[bytes, bytes]]
-) -> DirectSink | ASGISink:
-    """The sink of a request's answer."""
-    head = [
-        (b"content-type", media_type.encode()),
-        (b"cache-control", b"no-cache"),
-        (b"x-accel-buffering", b"no"),
-        *headers,
-    ]
+def http_sink(scope: Scope, receive: Receive, send: Send, media_type: str, headers: Head) -> DirectSink | ASGISink:
+    """The sink of a request's answer. `headers` are asked for when it opens: by then a turn may know more of itself."""
+
+    def head() -> list[tuple[bytes, bytes]]:
+        return [
+            (b"content-type", media_type.encode()),
+            (b"cache-control", b"no-cache"),
+            (b"x-accel-buffering", b"no"),
+            *headers(),
+        ]
+
     direct = scope.get("extensions", {}).get(DIRECT)
     return DirectSink(direct, send, head) if isinstance(direct, DirectAnswer) else ASGISink(receive, send, head)
