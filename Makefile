@@ -7,7 +7,7 @@ INSTALL := @$(BIN)/python tools/install.py
 CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwire
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-slow coverage test-clients test-engines test-sglang lint bench bench-peers fuzz clean
+.PHONY: help docs docs-serve lock sbom audit release serve test test-slow coverage test-clients test-engines test-sglang lint bench bench-peers fuzz clean
 
 help:
 	@echo "make serve         run the gateway on the embedded model (http://127.0.0.1:8390)"
@@ -18,6 +18,11 @@ help:
 	@echo "make test-engines  run the real engines behind the gateway"
 	@echo "make test-sglang   the same with real SGLang, which takes a second large installation"
 	@echo "make lint          ruff, mypy --strict, import contracts"
+	@echo "make docs          build the docs site into build/site; broken links are errors"
+	@echo "make release       build wheel and sdist into dist/, check them, write the release notes"
+	@echo "make lock          resolve requirements/*.lock anew, with hashes"
+	@echo "make sbom          write dist/turnwire.cdx.json, the bill of materials"
+	@echo "make audit         ask the package index's advisory database about the locked packages"
 	@echo "make fuzz          ten minutes of hostile text through every dialect"
 	@echo "make bench         CPU per token of the stream path"
 	@echo "make bench-peers   install the peers in the cache, measure all gateways, write README's figures"
@@ -31,8 +36,10 @@ $(VENV)/.serve: pyproject.toml | $(BIN)/python
 	$(INSTALL) --editable ".[server,embedded]"
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(INSTALL) --editable ".[server,embedded,dev]"
+# What is locked comes first, with its hashes; then nothing is left to resolve but the project itself.
+$(VENV)/.dev: pyproject.toml requirements/dev.lock | $(BIN)/python
+	$(INSTALL) --require-hashes --requirement requirements/dev.lock
+	$(INSTALL) --no-build-isolation --editable ".[server,embedded,dev,docs]"
 	@touch $@ $(VENV)/.serve
 
 serve: $(VENV)/.serve
@@ -65,6 +72,28 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
+docs-serve: $(VENV)/.dev
+	$(BIN)/mkdocs serve
+
+lock: $(VENV)/.dev
+	$(BIN)/pip install --quiet uv
+	$(BIN)/python tools/lock.py
+
+sbom: $(VENV)/.dev
+	mkdir -p dist
+	$(BIN)/python tools/supply_chain.py sbom > dist/turnwire.cdx.json
+
+audit: $(VENV)/.dev
+	$(BIN)/pip install --quiet pip-audit
+	$(BIN)/pip-audit --strict --require-hashes --disable-pip --requirement requirements/server.lock
+
+release: $(VENV)/.dev
+	$(BIN)/python tools/release.py
+
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks stream $(ARGS)
 
@@ -80,4 +109,4 @@ fuzz: $(VENV)/.dev
 	$(BIN)/python tests/parsers/fuzz.py --minutes 10 $(ARGS)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

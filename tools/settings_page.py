@@ -1,0 +1,119 @@
+"""Writes docs/settings.md from the settings themselves: name, type, default, flag, and what each one is for.
+
+Promise: `python tools/settings_page.py` brings the page up to date, `--check` only says whether it is.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "src"))
+
+from turnwire.cli.serve import serve  # noqa: E402
+from turnwire.gateway.settings import ModelDefaults, ModelSettings, Settings, described  # noqa: E402
+
+PAGE = ROOT / "docs" / "settings.md"
+HEAD = """\
+# Settings
+
+<!-- made by tools/settings_page.py -->
+
+Every setting of `turnwire serve`. Each can be given in four ways; the first one that is there wins:
+
+1. a flag, where the table has one: `--log-format json`
+2. an environment variable, `TURNWIRE_` and the name in capitals: `TURNWIRE_LOG_FORMAT=json`
+3. the config file, named by `--config FILE` or `TURNWIRE_CONFIG`: `log_format = "json"`
+4. the default
+
+A list in a variable is separated by commas. Times are seconds and sizes are bytes unless the table says otherwise. An
+unknown name or an impossible value is an error that says where it was set.
+
+```sh
+turnwire config init turnwire.toml               # a config file with every setting, commented
+turnwire config check turnwire.toml              # names, values, files, keys; nothing is started
+turnwire config show --config turnwire.toml      # what is in force, and what set it
+```
+
+## The gateway
+
+"""
+MODELS = """
+## One model: a `[[model]]` table
+
+With `[[model]]` tables a gateway serves several models ([how](gateway.md#several-models)); they replace `model`,
+`engine` and the other settings above that describe one model.
+
+"""
+DEFAULTS = """
+## `defaults` in a `[[model]]` table
+
+What a request gets that says nothing itself:
+
+"""
+
+
+def kind(found: inspect.Type) -> str:
+    """A type in words."""
+    if isinstance(found, inspect.Metadata):
+        return kind(found.type)
+    if isinstance(found, inspect.UnionType):
+        return " or ".join(dict.fromkeys(kind(part) for part in found.types if not isinstance(part, inspect.NoneType)))
+    if isinstance(found, inspect.LiteralType):
+        return ", ".join(f"`{value}`" for value in found.values)
+    if isinstance(found, inspect.IntType | inspect.FloatType):
+        low = found.ge if found.ge is not None else found.gt
+        high = found.le
+        word = "whole number" if isinstance(found, inspect.IntType) else "number"
+        bounds = {(True, True): f", {low:,} to {high:,}" if low is not None and high is not None else ""}
+        return word + bounds.get((low is not None, high is not None), f", from {low:,}" if low is not None else "")
+    if isinstance(found, inspect.VarTupleType):
+        return "list" if isinstance(found.item_type, inspect.StrType) else f"list of {kind(found.item_type)}"
+    simple = {inspect.BoolType: "true or false", inspect.StrType: "text", inspect.StructType: "table"}
+    return next((word for cls, word in simple.items() if isinstance(found, cls)), "list")
+
+
+def default(field: msgspec.structs.FieldInfo) -> str:
+    """A default as one writes it."""
+    value: Any = field.default
+    if value is msgspec.NODEFAULT:
+        return "needed" if field.default_factory is msgspec.NODEFAULT else ""
+    if value is None or value == ():
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return f"{value:,}" if value > 9_999 else str(value)
+    return f"{value:g}" if isinstance(value, float) else f"`{value}`"
+
+
+def table(struct: type[msgspec.Struct], flags: dict[str, str]) -> str:
+    """A row for each setting."""
+    words = described(struct)
+    kinds = {field.name: field.type for field in inspect.type_info(struct).fields}  # type: ignore[attr-defined]
+    rows = ["| setting | what it is for | values | default | flag |", "|---|---|---|---|---|"]
+    for field in msgspec.structs.fields(struct):
+        if field.name == "models":
+            continue
+        flag = flags.get(field.name, "")
+        cells = [f"`{field.name}`", words[field.name], kind(kinds[field.name]), default(field), flag]
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(rows) + "\n"
+
+
+def page() -> str:
+    """The whole page."""
+    flags = {str(option.name): f"`{option.opts[0]}`" for option in serve.params if option.name != "config"}
+    return HEAD + table(Settings, flags) + MODELS + table(ModelSettings, {}) + DEFAULTS + table(ModelDefaults, {})
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv:
+        told = "docs/settings.md is not up to date; run: python tools/settings_page.py"
+        sys.exit(told if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page() else 0)
+    PAGE.write_text(page(), encoding="utf-8")
