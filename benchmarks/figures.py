@@ -121,7 +121,8 @@ def _first_token(folder: Path) -> list[str]:
     tokens = run.conditions["stable"].prompt[-1]
     return [
         "",
-        f"Time to first token of a {tokens:,}-token prompt, {run.engine}: {', '.join(shown)}; [prefix](docs/prefix.md).",
+        f"Time to first token of a {tokens:,}-token prompt, {run.engine}: {', '.join(shown)}; "
+        "[prefix](docs/prefix.md).",
     ]
 
 
