@@ -14,6 +14,7 @@ help:
 	@echo "make test          run the tests"
 	@echo "make test-slow     run the long ones: storms of faults, all templates and tokenizers, downloads"
 	@echo "make coverage      make test, and which lines it reaches"
+	@echo "make test-browser  run the console in an installed Chromium"
 	@echo "make test-clients  run the real, pinned clients against the gateway"
 	@echo "make test-engines  run the real engines behind the gateway"
 	@echo "make test-sglang   the same with real SGLang, which takes a second large installation"
@@ -46,13 +47,16 @@ serve: $(VENV)/.serve
 	$(BIN)/turnwire serve $(ARGS)
 
 test: $(VENV)/.dev
-	$(BIN)/pytest -n auto --dist worksteal -m "not slow and not clients and not engines" $(ARGS)
+	$(BIN)/pytest -n auto --dist worksteal -m "not slow and not browser and not clients and not engines" $(ARGS)
 
 test-slow: $(VENV)/.dev
 	$(BIN)/pytest -n auto --dist worksteal -m slow $(ARGS)
 
 coverage: $(VENV)/.dev
-	$(BIN)/pytest -n auto -m "not clients and not engines" --cov --cov-report=term:skip-covered $(ARGS)
+	$(BIN)/pytest -n auto -m "not browser and not clients and not engines" --cov --cov-report=term:skip-covered $(ARGS)
+
+test-browser: $(VENV)/.dev
+	$(BIN)/pytest -m browser tests/console $(ARGS)
 
 test-clients: $(VENV)/.dev
 	$(BIN)/python tools/clients.py install

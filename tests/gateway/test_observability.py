@@ -191,7 +191,7 @@ async def test_turns_become_spans_under_the_clients_own(serve: Serve) -> None:
     body = request(messages=[{"role": "user", "content": SECRET_WORDS}], stream=False, tools=TOOLS)
     await client.post("/v1/messages", body, **headers)
     named: dict[str, Any] = {span.name: span for span in spans.get_finished_spans()}
-    turn, waiting, speaking = named["turn test-model"], named["first token"], named["speaking"]
+    turn, waiting, speaking = named["chat test-model"], named["first token"], named["speaking"]
     assert f"{turn.context.trace_id:032x}" == trace_id
     assert turn.parent is not None
     assert waiting.parent.span_id == speaking.parent.span_id == turn.context.span_id

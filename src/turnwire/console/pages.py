@@ -23,10 +23,13 @@ _PARTS = {
     "console.js": "text/javascript",
     "timeline.js": "text/javascript",
     "turn.js": "text/javascript",
+    "markdown.js": "text/javascript",
+    "playground.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
 _HEADERS = {
-    "content-security-policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'",
+    "content-security-policy": "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
+    "frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "cache-control": "no-cache",
 }
@@ -50,7 +53,7 @@ async def part(request: Request) -> Response:
     return Response(_file(name), headers=_HEADERS, media_type=_PARTS[name])
 
 
-_IMPORT = re.compile(r"^import .*?;$", re.MULTILINE)
+_MODULE = re.compile(r"^import .*?;$|^export ", re.MULTILINE)
 _SHOWN = ("timeline.js", "turn.js", "console.js")
 
 
@@ -59,7 +62,7 @@ def self_contained(data: bytes) -> bytes:
     page = _file("console.html").decode()
     head = page[: page.index('<link rel="icon"')]
     body = page[page.index("</head>") :].replace('<img src="/console/icon.svg" alt="" width="22" height="22"> ', "")
-    code = "\n".join(_IMPORT.sub("", _file(name).decode()).replace("export ", "") for name in _SHOWN)
+    code = "\n".join(_MODULE.sub("", _file(name).decode()) for name in _SHOWN)
     # Inside a script element only its own end tag, and the comment that hides one, mean anything.
     inside = data.replace(b"</", b"<\\/").replace(b"<!--", b"<\\u0021--").decode()
     style = f"<style>{_file('console.css').decode()}</style>"

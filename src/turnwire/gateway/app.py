@@ -30,6 +30,7 @@ from turnwire.gateway.apis.token_routes import TokenRoutes
 from turnwire.gateway.door.cors import CrossOrigin, origin_names
 from turnwire.gateway.door.guard import Guard
 from turnwire.gateway.gateway import Gateway
+from turnwire.gateway.playground.socket import PlaygroundSocket
 from turnwire.gateway.routes import ROUTES
 from turnwire.gateway.transports.background import Background
 from turnwire.gateway.transports.http import TurnEndpoint
@@ -64,8 +65,10 @@ def create_app(gateway: Gateway) -> ASGIApp:
         "/v1/responses/compact": TurnEndpoint(gateway, compact),
     }
     handlers = _handlers(gateway, responses)
+    playground = PlaygroundSocket()
     routes: list[BaseRoute] = [
-        WebSocketRoute("/v1/responses", ResponsesSocket(gateway, responses) if settings.websocket else NoSocket())
+        WebSocketRoute("/v1/responses", ResponsesSocket(gateway, responses) if settings.websocket else NoSocket()),
+        WebSocketRoute("/console/chat", playground if settings.websocket else NoSocket()),
     ]
     for row in ROUTES:
         if row.method == "POST" and row.path in turns:
@@ -96,6 +99,7 @@ def create_app(gateway: Gateway) -> ASGIApp:
     names = {settings.host, *settings.allowed_hosts, *origin_names(settings.cors_origins)}
     hosts = None if settings.allow_anonymous else frozenset(names)
     guard = Guard(FrontDoor(turns, rest), keys=gateway.keys, refuse=refusal, hosts=hosts, ledger=gateway.usage)
+    playground.app = guard
     return CrossOrigin(guard, settings.cors_origins) if settings.cors_origins else guard
 
 

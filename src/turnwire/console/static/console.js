@@ -1,10 +1,14 @@
 // The console: one module that asks the gateway for its data and draws one view at a time.
-import { count, element, legend, remark, seconds, timeline, tokenBar, WORDS } from "./timeline.js";
+import { count, element, legend, seconds, timeline, tokenBar, WORDS } from "./timeline.js";
+import { turnPage } from "./turn.js";
 
 const view = document.getElementById("view");
 const pulse = document.getElementById("pulse");
 const state = { turns: [], live: [], known: new Set() };
 const KEPT = 5000;
+const payloads = new Map();
+// A page that was written from a capture has its data inside.
+const embedded = JSON.parse(document.getElementById("capture")?.textContent ?? "null");
 
 const secret = () => sessionStorage.getItem("turnwire-key");
 const headers = () => (secret() ? { authorization: `Bearer ${secret()}` } : {});
@@ -63,7 +67,7 @@ function take(frame) {
   const data = JSON.parse(/^data: (.*)$/m.exec(frame)?.[1] ?? "null");
   if (name === "turn") keep([data]);
   if (name === "live") { state.live = data; pulse.textContent = `${data.length} live`; }
-  if (name === "turn" || ["live", ""].includes(route()[0])) soon();
+  if ((name === "turn" && ["live", "", "sessions", "usage"].includes(route()[0])) || ["live", ""].includes(route()[0])) soon();
 }
 
 let waiting = false;
@@ -126,7 +130,7 @@ function grouped() {
   return [...groups.entries()].map(([name, turns]) => ({ name, turns, last: turns[0], prompt: turns.reduce((sum, turn) => sum + turn.prompt_tokens, 0), cached: turns.reduce((sum, turn) => sum + turn.cached_tokens, 0), output: turns.reduce((sum, turn) => sum + turn.output_tokens, 0), lost: turns.reduce((sum, turn) => sum + turn.lost, 0), broken: turns.filter((turn) => turn.lost).length }));
 }
 
-function sessions(most = 500) {
+function sessions(most = 1000) {
   return table([
     ["session", (group) => element("span", { class: "mono" }, short(group.name, 40))],
     ["client", (group) => short(group.last.client, 26), "hide"],
@@ -150,29 +154,24 @@ function session(name) {
   ];
 }
 
-function turnPage(id) {
-  const turn = state.turns.find((one) => one.turn_id === id);
-  if (!turn) return [element("h1", {}, "This turn is no longer remembered.")];
-  const fact = (name, value) => (value === null || value === undefined || value === "" ? [] : [element("dt", {}, name), element("dd", {}, value)]);
-  const total = Math.max(turn.prompt_tokens, 1);
-  const colours = { system: "prefill", tools: "tool_call", message: "new", turn: "reasoning", frame: "queue", generation: "text" };
-  return [
-    element("h1", {}, "Turn ", element("span", { class: "mono" }, turn.turn_id), element("small", {}, new Date(turn.at * 1000).toLocaleString())),
-    element("div", { class: "card" }, timeline([turn], () => {})),
-    element("h2", {}, "What the prompt is made of", element("small", {}, `${count(turn.prompt_tokens)} tokens`)),
-    element("div", { class: "card" }, element("div", { class: "bar" }, Object.entries(turn.sections).map(([kind, size]) => element("i", { style: `width:${(100 * size) / total}%;background:var(--${colours[kind] ?? "queue"})`, title: `${kind}: ${count(size)} tokens` }))),
-      legend(Object.entries(turn.sections).map(([kind, size]) => [`${kind} ${count(size)}`, colours[kind] ?? "queue"]))),
-    element("h2", {}, "Prefix"),
-    element("div", { class: "card" }, element("p", {}, tag(turn.prefix.split(";")[0]), " ", turn.story), tokenBar(turn), element("dl", { style: "margin-top:12px" },
-      fact("compared with", turn.compared && element("a", { href: `#turns/${turn.compared}` }, turn.compared)), fact("shared", `${count(turn.shared)} tokens`), fact("lost", turn.lost ? `${count(turn.lost)} tokens` : ""), fact("cause", turn.cause), fact("what helps", turn.lost ? turn.fix : ""),
-      fact("believed on the worker", turn.predicted === null ? "" : `${count(turn.predicted)} tokens`), fact("reported by the engine", `${count(turn.cached_tokens)} tokens`))),
-    element("h2", {}, "Facts"),
-    element("div", { class: "card" }, element("dl", {},
-      fact("session", element("a", { href: `#sessions/${encodeURIComponent(sessionOf(turn))}` }, sessionOf(turn))), fact("client", turn.client), fact("class", turn.turn_class), fact("API", turn.api), fact("model", turn.model), fact("tenant", turn.tenant), fact("worker", turn.worker && `${turn.worker} (${turn.route})`), fact("queued", seconds(turn.queued)), fact("first token", seconds(turn.first_token)), fact("whole turn", seconds(turn.seconds)), fact("tokens", `${count(turn.prompt_tokens)} prompt, ${count(turn.cached_tokens)} cached, ${count(turn.output_tokens)} output (${count(turn.reasoning_tokens)} thinking)`), fact("calls", turn.calls), fact("ended", turn.finish), fact("failure", turn.failure), fact("why so long", remark(turn)), fact("notes", turn.notes.join(", ")))),
-  ];
+async function turn(id) {
+  const found = state.turns.find((one) => one.turn_id === id);
+  if (!found) return [element("h1", {}, "This turn is no longer remembered.")];
+  return turnPage(found, state.turns.find((one) => one.turn_id === found.compared), await payload(id), sessionOf);
 }
 
-function usage() {
+async function payload(id) {
+  if (embedded) return embedded.payloads[id];
+  if (!payloads.has(id)) {
+    const answer = await fetch(`/admin/turns/${id}/payload`, { headers: headers() });
+    if (!answer.ok) return null;
+    payloads.set(id, await answer.json());
+    if (payloads.size > 20) payloads.delete(payloads.keys().next().value);
+  }
+  return payloads.get(id);
+}
+
+async function usage() {
   const by = (key) => {
     const groups = new Map();
     for (const turn of state.turns) {
@@ -184,7 +183,9 @@ function usage() {
     return [...groups.values()].sort((a, b) => b.prompt + b.output - a.prompt - a.output);
   };
   const columns = [["", (row) => short(row.name, 60)], ["turns", (row) => count(row.turns), "num"], ["prompt", (row) => count(row.prompt), "num"], ["cached", (row) => count(row.cached), "num"], ["output", (row) => count(row.output), "num"], ["read again", (row) => count(row.lost), "num"]];
-  return [element("h1", {}, "Usage", element("small", {}, `of the last ${count(state.turns.length)} turns`)), ...[["tenant", "By tenant"], ["model", "By model"], ["client", "By client and version"]].flatMap(([key, title]) => [element("h2", {}, title), table(columns, by(key))])];
+  const kept = embedded ? null : await (await ask("/admin/usage?days=31")).json();
+  const days = kept?.days?.length ? [element("h2", {}, "By key and day"), table(Object.keys(kept.days[0]).map((name) => [name.replaceAll("_", " "), (row) => (typeof row[name] === "number" ? count(row[name]) : row[name] ?? "–"), typeof kept.days[0][name] === "number" ? "num" : undefined]), kept.days.slice(0, 200))] : [];
+  return [element("h1", {}, "Usage", element("small", {}, `of the last ${count(state.turns.length)} turns`)), ...days, ...[["tenant", "By tenant"], ["model", "By model"], ["client", "By client and version"]].flatMap(([key, title]) => [element("h2", {}, title), table(columns, by(key))])];
 }
 
 async function workers() {
@@ -195,13 +196,17 @@ async function workers() {
 
 function connect() {
   const base = location.origin;
-  const lines = [
-    ["Claude Code", "turnwire launch claude", `ANTHROPIC_BASE_URL=${base} ANTHROPIC_AUTH_TOKEN=any claude`],
-    ["Codex", "turnwire launch codex", `codex -c model_provider=turnwire -c 'model_providers.turnwire={name="Turnwire",base_url="${base}/v1",wire_api="responses"}'`],
-    ["OpenAI SDK", `OPENAI_BASE_URL=${base}/v1 OPENAI_API_KEY=any python your_script.py`],
-    ["curl", `curl -sN ${base}/v1/messages -H 'content-type: application/json' -d '{"model":"default","max_tokens":100,"stream":true,"messages":[{"role":"user","content":"Hello"}]}'`],
+  const key = secret() ? "YOUR_KEY" : "any";
+  const clients = [
+    ["Claude Code", "The first line also sets the model, its window and the key.", "turnwire launch claude", `ANTHROPIC_BASE_URL=${base} ANTHROPIC_AUTH_TOKEN=${key} claude`],
+    ["Codex", "The first line also gives Codex this model's window and tools.", "turnwire launch codex", `codex -c model_provider=turnwire -c 'model_providers.turnwire={name="Turnwire",base_url="${base}/v1",wire_api="responses"}'`],
+    ["opencode, pi, Qwen Code, OpenClaw", "", "turnwire launch opencode", "turnwire launch pi", "turnwire launch qwen", "turnwire launch openclaw"],
+    ["OpenAI SDK", "Any program that reads these two variables, Open WebUI and LibreChat among them.", `export OPENAI_BASE_URL=${base}/v1 OPENAI_API_KEY=${key}`],
+    ["Anthropic SDK", "", `export ANTHROPIC_BASE_URL=${base} ANTHROPIC_API_KEY=${key}`],
+    ["A terminal", "", "turnwire chat", `curl -sN ${base}/v1/messages -H 'content-type: application/json'${secret() ? " -H 'x-api-key: YOUR_KEY'" : ""} -d '{"model":"default","max_tokens":100,"stream":true,"messages":[{"role":"user","content":"Hello"}]}'`],
   ];
-  return [element("h1", {}, "Connect"), ...lines.flatMap(([name, ...commands]) => [element("h2", {}, name), ...commands.map((line) => element("pre", {}, element("code", {}, line), element("button", { onclick: () => navigator.clipboard.writeText(line) }, "Copy")))])];
+  const copy = (line) => element("button", { onclick: async (event) => { await navigator.clipboard.writeText(line); event.target.textContent = "Copied"; setTimeout(() => { event.target.textContent = "Copy"; }, 1500); } }, "Copy");
+  return [element("h1", {}, "Connect", element("small", {}, base)), element("div", { class: "cards" }, clients.map(([name, said, ...lines]) => element("section", { class: "card" }, element("h2", {}, name), said ? element("p", { class: "dim" }, said) : null, lines.map((line) => element("pre", {}, element("code", {}, line), copy(line))))))];
 }
 
 async function settings() {
@@ -209,27 +214,48 @@ async function settings() {
   return [element("h1", {}, "Settings in effect"), table([["setting", ([name]) => element("code", {}, name)], ["value", ([, value]) => element("span", { class: "mono" }, JSON.stringify(value))]], Object.entries(values))];
 }
 
-const VIEWS = { live, sessions: (name) => (name ? session(name) : [element("h1", {}, "Sessions"), sessions()]), turns: turnPage, workers, usage, connect, settings };
+const VIEWS = { live, playground: async () => [(await import("./playground.js")).playground(secret)], sessions: (name) => (name ? session(name) : [element("h1", {}, "Sessions"), sessions()]), turns: turn, workers, usage, connect, settings };
 
+let shown = "";
 async function draw() {
   const [name, ...rest] = route();
-  const chosen = VIEWS[name] ? name : "live";
+  const chosen = VIEWS[name] ? name : embedded ? "sessions" : "live";
+  if (chosen === "playground" && shown === location.hash) return;
   for (const link of document.querySelectorAll("nav a")) {
     if (link.getAttribute("href") === `#${chosen}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
+  const hash = location.hash;
   const drawn = await VIEWS[chosen](rest.join("/"));
+  if (hash !== location.hash) return;
   const at = window.scrollY;
-  view.replaceChildren(...drawn.flat().filter((part) => part !== null && part !== false));
+  shown = hash;
+  document.body.dataset.view = chosen;
+  view.replaceChildren(...drawn.flat(Infinity).filter((part) => part !== null && part !== undefined && part !== false));
   window.scrollTo(0, at);
 }
 
-const ORDER = ["live", "sessions", "workers", "usage", "connect", "settings"];
+// The next or the one before of what can be opened on this page.
+function step(by) {
+  const rows = [...view.querySelectorAll("tr.link, .turn[role=button]")];
+  const now = rows.indexOf(document.activeElement);
+  rows[Math.min(Math.max(now + by, 0), rows.length - 1)]?.focus();
+}
+
+const ORDER = ["live", "sessions", "playground", "workers", "usage", "connect", "settings"];
 window.addEventListener("hashchange", () => { draw(); view.focus(); window.scrollTo(0, 0); });
 window.addEventListener("keydown", (event) => {
-  if (event.target.matches("input, dialog *") || event.metaKey || event.ctrlKey || event.altKey) return;
-  if (event.key >= "1" && event.key <= "6") location.hash = ORDER[Number(event.key) - 1];
-  if (event.key === "Escape") history.back();
+  if (event.target.matches("input, textarea, select, dialog *") || event.metaKey || event.ctrlKey || event.altKey) return;
+  if (!embedded && event.key >= "1" && event.key <= "7") location.hash = ORDER[Number(event.key) - 1];
+  if (event.key === "j" || event.key === "k") step(event.key === "j" ? 1 : -1);
+  if (event.key === "Escape" && !event.defaultPrevented) history.back();
 });
-draw();
-follow();
+if (embedded) {
+  keep(embedded.turns);
+  pulse.textContent = `a capture of ${new Date(embedded.head.started * 1000).toLocaleString()}`;
+  for (const link of document.querySelectorAll("nav a")) if (!["#sessions", "#usage"].includes(link.getAttribute("href"))) link.remove();
+  draw();
+} else {
+  draw();
+  follow();
+}

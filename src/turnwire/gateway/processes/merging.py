@@ -12,7 +12,7 @@ from typing import Any
 __all__ = ["MetricsPage", "merged_workers"]
 
 # Gauges that every process tells of the same thing.
-_SAME = ("turnwire_workers{",)
+_SAME = ("turnwire_workers{", "process_start_time_seconds", "process_max_fds")
 _STATES = ("healthy", "draining", "suspect", "down")
 
 

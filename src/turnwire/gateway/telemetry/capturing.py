@@ -283,8 +283,9 @@ class Capturing:
         return turn_view(turn, self._recent.get(str(turn.verdict.get("turn", ""))), self._spelled)
 
     def _spelled(self, model: str, ids: Sequence[int]) -> list[str]:
-        decode = self._tokenizers[model].decode
-        return ["\N{BLACK VERTICAL RECTANGLE}" if token == MASKED else decode([token]) for token in ids]
+        # Piece by piece, so that a character of several tokens is shown whole, at its last one.
+        detokenizer = self._tokenizers[model].detokenizer()
+        return ["\N{BLACK VERTICAL RECTANGLE}" if token == MASKED else detokenizer.feed((token,)) for token in ids]
 
     def close(self) -> None:
         """Write what waits."""

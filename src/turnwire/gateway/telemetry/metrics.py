@@ -8,7 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 
 from turnwire.engines.pool.pool import PoolStatistics, WorkerPool
 from turnwire.gateway.telemetry.journal import TurnSummary
@@ -17,6 +25,7 @@ from turnwire.gateway.turns.record import TurnRecord
 __all__ = ["Metrics"]
 
 _INSTANTS = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.1)
+_MOST_TENANTS = 100
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
@@ -94,6 +103,14 @@ class Metrics:
             ["outcome"],
             registry=registry,
         )
+        self.tenant_tokens = Counter(
+            "turnwire_tenant_tokens_total",
+            "Tokens by tenant, model and kind; tenants beyond the first hundred are `other`.",
+            ["tenant", "model", "kind"],
+            registry=registry,
+        )
+        self._tenants: set[str] = set()
+        ProcessCollector(registry=registry)
         self.live = Gauge("turnwire_live_turns", "Turns running now.", registry=registry)
         self.waiting = Gauge("turnwire_waiting_turns", "Turns waiting for a worker.", ["model"], registry=registry)
         self.workers = Gauge("turnwire_workers", "Workers by state.", ["model", "state"], registry=registry)
@@ -126,10 +143,12 @@ class Metrics:
         assert outcome is not None
         self.turns.labels(summary.api, model, summary.finish).inc()
         self.turn_seconds.labels(summary.api, model).observe(summary.seconds)
+        tenant = self._tenant(summary.tenant)
         if summary.first_token is not None:
             self.first_token.labels(model, turn.continuity.state).observe(summary.first_token)
         for kind in ("prompt", "cached", "output", "reasoning"):
             self.tokens.labels(model, kind).inc(getattr(outcome.usage, kind))
+            self.tenant_tokens.labels(tenant, model, kind).inc(getattr(outcome.usage, kind))
             self.key_tokens.labels(summary.key, kind).inc(getattr(outcome.usage, kind))
         self.key_turns.labels(summary.key).inc()
         if summary.lost:
@@ -159,6 +178,12 @@ class Metrics:
         self.belief.labels(model, route.label, "reported").inc(outcome.usage.cached)
         wrong = route.cached - outcome.usage.cached
         self.belief_error.labels(model, route.label, "over" if wrong > 0 else "under").inc(abs(wrong))
+
+    def _tenant(self, name: str) -> str:
+        """The tenant as a label: there are a hundred of them and `other`."""
+        if name not in self._tenants and len(self._tenants) < _MOST_TENANTS:
+            self._tenants.add(name)
+        return name if name in self._tenants else "other"
 
     def observe_pool(self, model: str, pool: WorkerPool) -> None:
         """Take over what a model's workers have counted since the last time."""

@@ -1,12 +1,14 @@
 """OpenTelemetry spans of turns, for those who installed it.
 
-Promise: a turn becomes one span with two children (waiting for the first token, then speaking), written when the turn
-is over, so that nothing is paid while it runs. A client's `traceparent` is the parent. Without the packages, asking for
-traces is an error that says what to install; not asking costs nothing.
+Promise: a turn becomes one span with two children (waiting for the first token, then speaking), named and typed by the
+conventions for generative AI and written when the turn is over, so that nothing is paid while it runs. A client's
+`traceparent` is the parent. Without the packages, asking for traces is an error that says what to install; not asking
+costs nothing.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -47,9 +49,9 @@ class Tracing:
         began = at(turn.started)
         parent = self._propagator.extract(turn.headers)
         span = self._tracer.start_span(
-            f"turn {summary.model}",
+            f"chat {summary.model}",
             context=parent,
-            kind=trace.SpanKind.SERVER,
+            kind=trace.SpanKind.CLIENT,
             start_time=began,
             attributes=_attributes(summary),
         )
@@ -72,11 +74,13 @@ def _attributes(summary: TurnSummary) -> dict[str, Any]:
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "turnwire",
         "gen_ai.request.model": summary.model,
+        "gen_ai.response.model": summary.model,
         "gen_ai.response.id": summary.turn_id,
         "gen_ai.response.finish_reasons": (summary.finish,),
         "gen_ai.usage.input_tokens": summary.prompt_tokens,
         "gen_ai.usage.output_tokens": summary.output_tokens,
         "gen_ai.usage.cache_read.input_tokens": summary.cached_tokens,
+        "user.id": summary.tenant,
         "turnwire.api": summary.api,
         "turnwire.tenant": summary.tenant,
         "turnwire.prefix": summary.prefix,
@@ -86,7 +90,11 @@ def _attributes(summary: TurnSummary) -> dict[str, Any]:
         "turnwire.notes": summary.notes,
     }
     if summary.session is not None:
-        attributes["gen_ai.conversation.id"] = summary.session
+        attributes["gen_ai.conversation.id"] = attributes["session.id"] = summary.session
+    if summary.agent is not None:
+        attributes["gen_ai.agent.id"] = summary.agent
+    if summary.failure is not None:
+        attributes["error.type"] = summary.failure
     return attributes
 
 
@@ -106,6 +114,7 @@ def open_tracing(target: str | None) -> Tracing | None:
     endpoint = target.rstrip("/")
     if not endpoint.endswith("/v1/traces"):
         endpoint += "/v1/traces"
-    provider = TracerProvider(resource=Resource.create({"service.name": "turnwire"}))
+    name = os.environ.get("OTEL_SERVICE_NAME") or "turnwire"
+    provider = TracerProvider(resource=Resource.create({"service.name": name}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)))
     return Tracing(provider)

@@ -1,0 +1,149 @@
+"""Every screen of the console in a real browser, on real turns."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Gateway, wait_for
+
+pytestmark = pytest.mark.browser
+
+
+def test_sessions_and_a_timeline(page: Any) -> None:
+    page.click("nav a[href='#sessions']")
+    page.click("tr.link:has-text('dated')")
+    page.wait_for_selector(".turn[role=button]")
+    assert page.locator(".turn[role=button]").count() == 3
+    assert "a date or time in the text changed" in page.inner_text("main")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("h1:has-text('Turn')")
+
+
+def test_a_prefix_broken_by_a_date_is_explained(page: Any, gateway: Gateway) -> None:
+    turns = gateway.ask("/admin/turns?session=dated")["turns"]
+    (broken,) = [turn for turn in turns if turn["lost"]]
+    page.goto(f"{gateway.base}/console#turns/{broken['turn_id']}")
+    page.wait_for_selector(".verdict.broken")
+    told = page.inner_text("main")
+    assert f"{broken['lost']:,} were read again" in told
+    assert "put dates at the end of the conversation" in told
+    assert page.locator(".sections").count() == 2
+    assert page.inner_text(".cut b") == f"token {broken['shared']}"
+    # The first token that differs, on both sides.
+    before = page.inner_text(".diff .was .tok.first")
+    now = page.inner_text(".diff .is .tok.first")
+    assert ("14" in before, "15" in now) == (True, True)
+    assert "The parser lost its" in page.inner_text(".beside")
+    assert page.locator(".beside .block").count() == 2
+    assert "Today is 2026-11-15." in page.inner_text(".section .toks >> nth=0")
+    page.click("summary:has-text('Sent to the client')")
+    assert '"type":"message"' in page.inner_text(".wire")
+
+
+def test_a_held_prefix_is_told_as_held(page: Any, gateway: Gateway) -> None:
+    held = next(
+        turn for turn in gateway.ask("/admin/turns?session=dated")["turns"] if turn["prefix"].startswith("held")
+    )
+    page.goto(f"{gateway.base}/console#turns/{held['turn_id']}")
+    page.wait_for_selector(".verdict.held")
+    assert page.locator(".cut").count() == 0
+
+
+def test_a_live_turn_is_shown_and_cancelled(page: Any, gateway: Gateway) -> None:
+    def run() -> None:
+        body = {"model": "test-model", "messages": [{"role": "user", "content": "Talk forever."}]}
+        with contextlib.suppress(OSError):
+            gateway.ask("/v1/chat/completions", body)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    page.goto(gateway.base + "/console#live")
+    page.wait_for_selector("td:has-text('text')")
+    page.click("button:has-text('Cancel')")
+    thread.join(15)
+    assert not thread.is_alive()
+    wait_for(lambda: gateway.ask("/admin/turns?limit=1")["turns"][0]["finish"] == "cancelled")
+    page.wait_for_selector("text=No turn is running.")
+
+
+@pytest.mark.parametrize(
+    ("view", "said"),
+    [
+        ("workers", "healthy"),
+        ("usage", "claude-cli/2.1.325"),
+        ("connect", "turnwire launch claude"),
+        ("settings", "capture_sample"),
+    ],
+)
+def test_the_other_screens(page: Any, view: str, said: str) -> None:
+    page.click(f"nav a[href='#{view}']")
+    page.wait_for_selector(f"main:has-text('{said}')")
+
+
+def test_keys_switch_between_screens(page: Any) -> None:
+    for key, title in (("2", "Sessions"), ("4", "Workers"), ("6", "Connect"), ("7", "Settings")):
+        page.keyboard.press(key)
+        page.wait_for_selector(f"h1:has-text('{title}')")
+
+
+@pytest.mark.parametrize("width", [400, 1600])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_is_wider_than_the_window(browser: Any, gateway: Gateway, width: int, scheme: str) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page = context.new_page()
+    broken = next(turn for turn in gateway.ask("/admin/turns")["turns"] if turn["lost"])
+    for view in ("live", "sessions/dated", f"turns/{broken['turn_id']}", "connect", "playground", "usage"):
+        page.goto(f"{gateway.base}/console#{view}")
+        page.wait_for_selector("main > *")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == (
+        "rgb(16, 20, 27)" if scheme == "dark" else "rgb(246, 247, 249)"
+    )
+    context.close()
+
+
+def test_a_trace_page_needs_nobody(browser: Any, gateway: Gateway, tmp_path: Path) -> None:
+    folder = gateway.ask("/admin/settings")["capture"]
+    target = tmp_path / "trace.html"
+    command = [sys.executable, "-m", "turnwire", "trace", folder, "--session", "dated", "-o", str(target)]
+    subprocess.run(command, check=True, timeout=60)
+    context = browser.new_context()
+    page = context.new_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(target.as_uri())
+    page.click("tr.link:has-text('dated')")
+    page.click(".turn[role=button] >> nth=2")
+    page.wait_for_selector(".verdict.broken")
+    assert "15" in page.inner_text(".diff .is .tok.first")
+    assert asked == [target.as_uri()]
+    context.close()
+
+
+def test_a_thousand_sessions(page: Any, gateway: Gateway) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        for number in range(1000):
+            threads.submit(gateway.turn, f"many-{number:04d}", history=[{"role": "user", "content": "Hi."}])
+    page.goto(gateway.base + "/console#sessions")
+    page.wait_for_selector("tr.link:has-text('many-0')")
+    assert page.locator("tr.link").count() >= 990
+    took = page.evaluate(
+        """async () => {
+            const began = performance.now();
+            location.hash = "live"; await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+            location.hash = "sessions"; await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+            return performance.now() - began;
+        }"""
+    )
+    print(f"two screens of 1,000 sessions drawn in {took:.0f} ms")
+    page.click("tr.link:has-text('many-0500')")
+    page.wait_for_selector("h1:has-text('many-0500')")
