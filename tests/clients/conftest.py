@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 import sys
@@ -10,6 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from turnwire.capture.reading import Capture
+from turnwire.engines.captured.files import load_capture
+from turnwire.gateway.replay.replaying import Replayed, replay, replay_settings
+from turnwire.gateway.settings import Settings
 
 from .sandbox import Sandbox
 from .serving import ServedGateway
@@ -23,6 +29,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(here):
             item.add_marker(pytest.mark.clients)
             item.add_marker(pytest.mark.timeout(240))  # above every client's own limit, so that theirs speaks first
+
+
+def replay_equal(folder: Path) -> int:
+    """Run what one gateway captured again: nothing may differ. How many turns were compared. Each file is one process,
+    and another process may have had other keys."""
+    compared = 0
+    for path in sorted(folder.glob("*.zst")):
+        capture = load_capture(str(path))
+
+        async def run(capture: Capture = capture, place: str = str(path)) -> list[Replayed]:
+            return [one async for one in replay(capture, replay_settings(capture, place, Settings()))]
+
+        done = asyncio.run(run())
+        assert [str(difference) for one in done for difference in one.differences] == []
+        compared += sum(not one.skipped for one in done)
+    return compared
 
 
 @pytest.fixture(scope="session")
@@ -58,6 +80,8 @@ def serve(tmp_path: Path, sandbox: Sandbox) -> Iterator[Serve]:
     yield start
     for gateway in running:
         gateway.close()
+    for gateway in running:
+        replay_equal(gateway.captures)
 
 
 @pytest.hookimpl(hookwrapper=True)

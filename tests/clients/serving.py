@@ -99,6 +99,11 @@ class ServedGateway:
         return MODEL
 
     @property
+    def captures(self) -> Path:
+        """Where everything is captured that its clients said and heard."""
+        return self.folder / "captures"
+
+    @property
     def url(self) -> str:
         assert self.tap is not None
         return self.tap.url
@@ -145,6 +150,8 @@ class ServedGateway:
             "0",
             "--record",
             str(self.folder / "record"),
+            "--capture",
+            str(self.captures),
             *self._flags,
         ]
         self._process = subprocess.Popen(

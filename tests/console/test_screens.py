@@ -135,6 +135,11 @@ def test_a_thousand_sessions(page: Any, gateway: Gateway) -> None:
             threads.submit(gateway.turn, f"many-{number:04d}", history=[{"role": "user", "content": "Hi."}])
     page.goto(gateway.base + "/console#sessions")
     page.wait_for_selector("tr.link:has-text('many-0')")
+    shown = 0
+    while page.locator("td:has-text(' more')").count():
+        page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+        wait_for(lambda before=shown: page.locator("tr.link").count() > before)  # type: ignore[misc]
+        shown = page.locator("tr.link").count()
     assert page.locator("tr.link").count() >= 990
     took = page.evaluate(
         """async () => {

@@ -6,6 +6,7 @@ const view = document.getElementById("view");
 const pulse = document.getElementById("pulse");
 const state = { turns: [], live: [], known: new Set() };
 const KEPT = 5000;
+const CHUNK = 60;
 const payloads = new Map();
 // A page that was written from a capture has its data inside.
 const embedded = JSON.parse(document.getElementById("capture")?.textContent ?? "null");
@@ -85,8 +86,22 @@ const tag = (text) => element("span", { class: `tag ${text}` }, text);
 function table(columns, rows, open) {
   if (!rows.length) return element("div", { class: "card empty" }, "Nothing yet. Point a client here: see Connect.");
   const head = element("tr", {}, columns.map(([name, , kind]) => element("th", { class: kind ?? null, scope: "col" }, name)));
-  const body = rows.map((row) => element("tr", open ? { class: "link", tabindex: 0, onclick: () => open(row), onkeydown: (event) => event.key === "Enter" && open(row) } : {}, columns.map(([, cell, kind]) => element("td", { class: kind ?? null }, cell(row)))));
-  return element("div", { class: "card" }, element("table", {}, element("thead", {}, head), element("tbody", {}, body)));
+  const drawn = (row) => element("tr", open ? { class: "link", tabindex: 0, onclick: () => open(row), onkeydown: (event) => event.key === "Enter" && open(row) } : {}, columns.map(([, cell, kind]) => element("td", { class: kind ?? null }, cell(row))));
+  const body = element("tbody", {}, rows.slice(0, CHUNK).map(drawn));
+  if (rows.length > CHUNK) {
+    // The rest is drawn when somebody comes near it.
+    const end = element("tr", {}, element("td", { colspan: columns.length, class: "dim" }, `${count(rows.length - CHUNK)} more`));
+    body.append(end);
+    let at = CHUNK;
+    const watch = new IntersectionObserver((seen) => {
+      if (!seen.some((one) => one.isIntersecting)) return;
+      end.before(...rows.slice(at, (at += CHUNK)).map(drawn));
+      end.firstChild.textContent = `${count(Math.max(rows.length - at, 0))} more`;
+      if (at >= rows.length) { watch.disconnect(); end.remove(); }
+    }, { rootMargin: "800px" });
+    watch.observe(end);
+  }
+  return element("div", { class: "card" }, element("table", {}, element("thead", {}, head), body));
 }
 
 const stat = (name, value) => element("div", { class: "stat" }, element("b", {}, value), element("span", {}, name));

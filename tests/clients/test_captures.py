@@ -1,0 +1,45 @@
+"""Real clients run again from a capture: their wire byte for byte, and themselves without a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .conftest import Serve, replay_equal
+from .outputs import call, line, thought
+from .test_claude_code import claude, succeeded
+from .test_codex import codex
+from .test_codex import succeeded as codex_succeeded
+
+__all__ = ["claude", "codex"]
+
+TASK = "Run the shell command echo hello"
+
+
+def test_claude_code_finishes_its_task_from_a_capture(serve: Serve, claude: Any, sandbox: Any) -> None:
+    lines = (
+        line(thought("The user wants a greeting."), call("Bash", command="echo hello > greeting.txt")),
+        line(thought("It is there."), "The command printed hello."),
+    )
+    gateway = serve(*lines)
+    succeeded(claude(gateway)(TASK), "The command printed hello.")
+    written = sandbox.workspace / "greeting.txt"
+    assert written.read_text() == "hello\n"
+    gateway.stop()
+    assert replay_equal(gateway.captures) >= 2
+    written.unlink()
+    offline = serve(flags=("--engine", f"capture:{gateway.captures}"))
+    succeeded(claude(offline)(TASK), "The command printed hello.")
+    assert written.read_text() == "hello\n"
+
+
+def test_codex_finishes_its_task_from_a_capture(serve: Serve, codex: Any) -> None:
+    lines = (
+        line(thought("A greeting."), call("exec_command", cmd="echo hello")),
+        line(thought("It is there."), "The command printed hello."),
+    )
+    gateway = serve(*lines)
+    codex_succeeded(codex(gateway)(TASK), "The command printed hello.")
+    gateway.stop()
+    assert replay_equal(gateway.captures) >= 2
+    offline = serve(flags=("--engine", f"capture:{gateway.captures}"))
+    codex_succeeded(codex(offline)(TASK), "The command printed hello.")
