@@ -15,6 +15,7 @@ COMMANDS = {
     "loop_pauses": ("benchmarks.commands.loop_pauses", "how long others wait while large bodies arrive"),
     "memory": ("benchmarks.commands.memory", "a thousand paced streams: memory, CPU, lateness"),
     "replicas": ("benchmarks.commands.replicas", "turns over several processes, some of them killed"),
+    "conformance": ("benchmarks.commands.conformance", "judge the servers by `turnwire conformance`, write its page"),
     "figures": ("benchmarks.figures", "write the README's table from the result files"),
 }
 

@@ -19,7 +19,8 @@ import zmq
 from benchmarks.engines.playbook import Counter, Playbook, next_step
 
 ADD, ABORT, UTILITY = b"\x00", b"\x01", b"\x03"
-STOP = 0
+STOP, LENGTH = 0, 1
+DEFAULT_LIMIT = 16  # what a frontend leaves out
 NOTHING = (None, None, None)  # logprobs, prompt logprobs, pooling
 _GREETING = {"local": False, "headless": True}
 READY = {
@@ -55,10 +56,12 @@ ANSWERS = {"get_supported_tasks": ["generate"], "is_sleeping": False, "reset_pre
 class Running:
     """One request: what it is answered with, and how far that is."""
 
-    __slots__ = ("at", "first", "ids")
+    __slots__ = ("at", "finish", "first", "ids")
 
-    def __init__(self, ids: list[int], prompt: int) -> None:
-        self.ids = ids
+    def __init__(self, ids: list[int], prompt: int, most: int | None) -> None:
+        cut = most is not None and most < len(ids)
+        self.ids = ids[:most] if cut else ids
+        self.finish = LENGTH if cut else STOP
         self.at = 0
         self.first: dict[str, int] | None = {
             "num_prompt_tokens": prompt,
@@ -121,10 +124,12 @@ class Core:
             asked = self._decode(frames[0])
             if kind == ADD:
                 ids, self._period = self._playbook.now()
-                self._running[asked[0]] = Running(ids, len(asked[1]))
+                self._playbook.hear(asked[1])
+                self._running[asked[0]] = Running(ids, len(asked[1]), (asked[3] or {}).get("max_tokens", DEFAULT_LIMIT))
             elif kind == ABORT:
                 for name in asked:
-                    self._running.pop(name, None)
+                    if self._running.pop(name, None) is not None:
+                        self._playbook.left()
             elif kind == UTILITY:
                 _, call, method, *_ = asked
                 self._send([], utility=[call, None, [None, ANSWERS.get(method)]])
@@ -139,7 +144,7 @@ class Core:
             if last:
                 finished.append(name)
             said = request.ids[at : at + 1]
-            finish = STOP if last else None
+            finish = request.finish if last else None
             outputs.append([name, said, *NOTHING, finish, *[None] * 5, request.first, None, 0, *[None] * 4])
             request.first = None
         for name in finished:

@@ -22,9 +22,13 @@ FOLDER, NAME = sys.argv[1:3]
 PLAYBOOK, COUNTER = Playbook(Path(sys.argv[3])), Counter(Path(sys.argv[4]))
 
 
-async def generate(request: dict[str, Any], context: object = None) -> AsyncIterator[dict[str, Any]]:
+async def generate(request: dict[str, Any], context: Any = None) -> AsyncIterator[dict[str, Any]]:
     """One token a chunk; the last one says why it ends."""
     ids, period = PLAYBOOK.now()
+    PLAYBOOK.hear(request["token_ids"])
+    most = (request.get("stop_conditions") or {}).get("max_tokens") or len(ids)
+    finish = "length" if most < len(ids) else "stop"
+    ids = ids[:most]
     due = next_step(period) if period else 0.0
     for number, token in enumerate(ids, 1):
         if period:
@@ -35,7 +39,10 @@ async def generate(request: dict[str, Any], context: object = None) -> AsyncIter
         COUNTER.add(1)
         chunk: dict[str, Any] = {"token_ids": [token]}
         if number == len(ids):
-            chunk["finish_reason"] = "stop"
+            chunk["finish_reason"] = finish
+        if PLAYBOOK.listens and context is not None and context.is_stopped():
+            PLAYBOOK.left()
+            return
         yield chunk
 
 

@@ -30,6 +30,7 @@ class Engine(service.VllmEngineServicer):  # type: ignore[misc]
 
     def __init__(self) -> None:
         self._messages: dict[int, list[Any]] = {}
+        self._aborted: set[str] = set()
 
     def _written(self, ids: list[int]) -> list[Any]:
         """The messages of a script, made once."""
@@ -44,6 +45,10 @@ class Engine(service.VllmEngineServicer):  # type: ignore[misc]
 
     async def Generate(self, request: Any, context: object) -> AsyncIterator[Any]:
         ids, period = PLAYBOOK.now()
+        if PLAYBOOK.listens:
+            async for message in self._heard(request, ids, period):
+                yield message
+            return
         due = next_step(period) if period else 0.0
         for message in self._written(ids):
             if period:
@@ -63,10 +68,38 @@ class Engine(service.VllmEngineServicer):  # type: ignore[misc]
             )
         )
 
+    async def _heard(self, request: Any, ids: list[int], period: float) -> AsyncIterator[Any]:
+        """The same with the prompt's own count and the request's own limit; it tells what was read and who left."""
+        prompt = request.tokenized.input_ids
+        PLAYBOOK.hear(prompt)
+        most = request.sampling_params.max_tokens or len(ids)
+        finish = "length" if most < len(ids) else "stop"
+        ids, whole = ids[:most], False
+        try:
+            for number, token in enumerate(ids, 1):
+                await asyncio.sleep(period)
+                if request.request_id in self._aborted:
+                    return
+                chunk = wire.GenerateStreamChunk(token_ids=[token], prompt_tokens=len(prompt), completion_tokens=number)
+                if request.stream:
+                    yield wire.GenerateResponse(chunk=chunk)
+            whole = True
+        finally:
+            if not whole:
+                PLAYBOOK.left()
+        complete = wire.GenerateComplete(
+            output_ids=ids, finish_reason=finish, prompt_tokens=len(prompt), completion_tokens=len(ids)
+        )
+        if finish == "stop":
+            complete.matched_token_id = ids[-1]
+        yield wire.GenerateResponse(complete=complete)
+
     async def HealthCheck(self, request: Any, context: object) -> Any:
         return wire.HealthCheckResponse(healthy=True, message="ok")
 
     async def Abort(self, request: Any, context: object) -> Any:
+        if PLAYBOOK.listens:
+            self._aborted.update(getattr(request, "request_ids", ()))
         return wire.AbortResponse()
 
     async def GetModelInfo(self, request: Any, context: object) -> Any:

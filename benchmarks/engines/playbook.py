@@ -3,7 +3,8 @@
 Promise: nothing but the standard library is imported, so that each engine runs in its peer's own environment.
 
 A playbook is a folder. `NAME.json` holds a script's token ids, `NAME.sse` the same as vLLM's completions wire says it;
-`now` holds "NAME PERIOD" and is read at each request: a period in seconds, or 0 for as fast as the engine can.
+`now` holds "NAME PERIOD" and is read at each request: a period in seconds, or 0 for as fast as the engine can. Where
+the folder has a file `heard`, prompts and cancelled requests are appended to it, for `turnwire conformance`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import mmap
 import struct
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -21,6 +23,7 @@ class Playbook:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._scripts: dict[str, list[int]] = {}
+        self.listens = (folder / "heard").exists()
 
     def now(self) -> tuple[list[int], float]:
         """The token ids that a request is answered with, and the seconds between two of them."""
@@ -35,6 +38,20 @@ class Playbook:
         new = self.folder / "now.new"
         new.write_text(f"{name} {period}\n")
         new.replace(self.folder / "now")
+
+    def hear(self, prompt: Sequence[int]) -> None:
+        """Keep a prompt."""
+        if self.listens:
+            self._note(list(prompt))
+
+    def left(self) -> None:
+        """Keep that a request was cancelled before its end."""
+        if self.listens:
+            self._note("left")
+
+    def _note(self, line: object) -> None:
+        with (self.folder / "heard").open("a") as file:
+            file.write(json.dumps(line) + "\n")
 
     def tokens(self, name: str) -> int:
         """The number of tokens of a script, the last one included."""

@@ -152,7 +152,7 @@ def _starts(chosen: argparse.Namespace) -> list[tuple[str, Callable[[str, gatewa
         missing = [peer for peer in gateways.PEERS if not cache.installed(peer)]
         if missing:
             print(f"not installed: {', '.join(missing)} (python -m benchmarks install)", file=sys.stderr)
-    known = ours | gateways.PEERS
+    known = ours | gateways.PEERS | gateways.ON_REQUEST
     unknown = [name for name in wanted if name not in known]
     if unknown:
         raise SystemExit(f"unknown gateways: {', '.join(unknown)}; known: {', '.join(known)}")

@@ -72,7 +72,7 @@ def turnwire_core(name: str, stage: Stage, source: Path = cache.ROOT, flags: tup
     """Turnwire in front of vLLM's engine-core wire."""
     # The gateway binds the two ports after the handshake's for requests and outputs.
     handshake, port, processes = free_ports(3), free_port(), stage.processes()
-    counter = _core(name, stage, processes, handshake)
+    counter = scripted_core(name, stage, processes, handshake)
     pid = _serve(name, stage, processes, port, source, f"vllm-core:tcp://127.0.0.1:{handshake}", flags)
     return Gateway(name, "engine core (ZMQ)", _commit(source), APIS, port, pid, counter, processes)
 
@@ -84,7 +84,7 @@ def vllm_rust(name: str, stage: Stage) -> Gateway:
     command += ["--port", str(port), "--data-parallel-size", "1", "--data-parallel-size-local", "0"]
     command += ["--handshake-port", str(handshake), "--tool-call-parser", "hermes", "--reasoning-parser", "qwen3"]
     pid = processes.start(name, command)
-    counter = _core(name, stage, processes, handshake)
+    counter = scripted_core(name, stage, processes, handshake)
     processes.wait(serves(port, MODEL))
     return Gateway(name, "engine core (ZMQ)", cache.VLLM, ("chat",), port, pid, counter, processes)
 
@@ -130,10 +130,44 @@ def smg(name: str, stage: Stage) -> Gateway:
     return Gateway(name, "gRPC", cache.SMG, APIS, port, pid, counter, processes)
 
 
+def litellm(name: str, stage: Stage) -> Gateway:
+    """LiteLLM's proxy in front of vLLM's Rust frontend."""
+    upstream = vllm_rust(f"{name}-vllm", stage)
+    port, pid, processes = litellm_proxy(name, stage, upstream.port)
+    return Gateway(name, "HTTP, chat", cache.LITELLM, APIS, port, pid, upstream.tokens, processes)
+
+
+def litellm_proxy(name: str, stage: Stage, upstream: int) -> tuple[int, int, Processes]:
+    """LiteLLM's proxy in front of a vLLM server at a port, as `hosted_vllm`: its port and its process."""
+    port, processes = free_port(), stage.processes()
+    settings = stage.scratch / f"{name}.yaml"
+    settings.write_text(
+        f"""model_list:
+  - model_name: {MODEL}
+    litellm_params:
+      model: hosted_vllm/{MODEL}
+      api_base: http://127.0.0.1:{upstream}/v1
+      api_key: none
+"""
+    )
+    command: Command = [cache.python("litellm").parent / "litellm", "--config", settings, "--host", "127.0.0.1"]
+    # It listens on this machine only; without a key is LiteLLM's own way for local development.
+    environment = {
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "LITELLM_LOG": "ERROR",
+        "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
+    }
+    pid = processes.start(name, [*command, "--port", str(port), "--num_workers", "1"], environment)
+    processes.wait(serves(port, MODEL))
+    return port, pid, processes
+
+
 PEERS: dict[str, Callable[[str, Stage], Gateway]] = {"vllm-rust": vllm_rust, "dynamo": dynamo, "smg": smg}
+# Measured only where `--gateways` names it: it cannot keep up with the load that the others carry.
+ON_REQUEST: dict[str, Callable[[str, Stage], Gateway]] = {"litellm": litellm}
 
 
-def _core(name: str, stage: Stage, processes: Processes, handshake: int) -> Counter:
+def scripted_core(name: str, stage: Stage, processes: Processes, handshake: int) -> Counter:
     """The scripted engine core that attaches to a frontend."""
     file, counter = stage.counter(name)
     command: Command = [cache.python("core"), "-m", "benchmarks.engines.core", str(handshake), stage.playbook, file]

@@ -58,16 +58,16 @@ class Processes:
         self._started.append((process, log))
         return process.pid
 
-    def wait(self, ready: Callable[[], bool]) -> None:
+    def wait(self, ready: Callable[[], bool], seconds: float = START_SECONDS) -> None:
         """Wait until `ready`; a program that ended meanwhile is an error with the end of its log."""
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + seconds
         while not ready():
             for process, log in self._started:
                 if process.poll() is not None:
                     raise RuntimeError(f"{log.stem} ended with {process.returncode}: {log.read_text()[-2000:]}")
             if time.monotonic() > deadline:
                 tails = "\n".join(f"{log.stem}: {log.read_text()[-1000:]}" for _, log in self._started)
-                raise RuntimeError(f"not ready after {START_SECONDS} s\n{tails}")
+                raise RuntimeError(f"not ready after {seconds:g} s\n{tails}")
             time.sleep(0.05)
 
     def stop(self) -> None:

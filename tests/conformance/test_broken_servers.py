@@ -120,6 +120,7 @@ LIES: list[tuple[str, ApiName, Word, Lie]] = [
     ("calls.streamed", "chat", "broken", Lie(frames=written("lazy", "eager"))),
     ("calls.parallel", "messages", "broken", Lie(frames=written(r'"toolu[^"]*"', '"toolu_0"'))),
     ("replay.exact", "chat", "broken", Lie(asked=forgetful)),
+    ("replay.text", "chat", "broken", Lie(asked=forgetful)),
     ("replay.spelling", "chat", "broken", Lie(asked=forgetful)),
     (
         "replay.stored",

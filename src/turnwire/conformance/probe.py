@@ -49,12 +49,13 @@ class Reply(msgspec.Struct):
 class Probe:
     """One API of one server."""
 
-    def __init__(self, wire: Wire, api: Api, model: str, stand_in: StandIn | None, scripted: bool) -> None:
+    def __init__(self, wire: Wire, api: Api, model: str, stand_in: StandIn | None, scripted: bool, most: int) -> None:
         self.wire = wire
         self.api = api
         self.model = model
         self.stand_in = stand_in
         self.scripted = scripted
+        self.most = most
         self._first: dict[tuple[str, bool], Reply] = {}
 
     async def first(self, name: str, *, stream: bool = True) -> Reply:
@@ -91,7 +92,8 @@ class Probe:
             self.stand_in.play(name, min(step, len(scene.turns) - 1))
         messages = tuple(history) or (User(scene.question),)
         forced = scene.needs != "text" and step == 0 and not self.scripted
-        ask = Ask(model=self.model, messages=messages, system=system, tools=scene.tools, forced=forced, **options)
+        options = {"most": self.most, "forced": forced} | options
+        ask = Ask(model=self.model, messages=messages, system=system, tools=scene.tools, **options)
         before = len(self.stand_in.heard()) if self.stand_in is not None else 0
         exchange = await self.wire.post(self.api.path, self.api.body(ask), self.headers(), leave_after)
         heard = self.stand_in.heard()[before:] if self.stand_in is not None else []
@@ -101,7 +103,8 @@ class Probe:
     def body(self, **options: Any) -> dict[str, Any]:
         """A legal request's body: the scene `answer`, not streamed."""
         messages = (User(SCENES["answer"].question),)
-        return self.api.body(Ask(model=self.model, messages=messages, system=(SYSTEM,), stream=False, **options))
+        options = {"most": self.most, "stream": False} | options
+        return self.api.body(Ask(model=self.model, messages=messages, system=(SYSTEM,), **options))
 
     def headers(self) -> dict[str, str]:
         return {"anthropic-version": "2023-06-01"} if self.api.name == "messages" else {}

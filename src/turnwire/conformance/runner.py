@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import turnwire
 from turnwire.conformance.apis.chat import Chat
@@ -41,22 +41,27 @@ async def run(
     stand_in: StandIn | None = None,
     scripted: bool | None = None,
     only: Sequence[str] = (),
+    most: int = 2048,
+    excused: Mapping[str, str] | None = None,
     limits: Limits | None = None,
     told: Callable[[Cell], None] = lambda cell: None,
 ) -> Report:
     """A report about the server at `url`. `scripted` says that the scenes are played by the engine behind it; `only`
-    takes rules by the beginning of their names; `told` hears each cell as it is judged."""
+    takes rules by the beginning of their names; `most` is the longest turn in tokens; `excused` are rules
+    that a stand-in cannot show, each with the reason; `told` hears each cell as it is judged."""
     played = stand_in is not None if scripted is None else scripted
     cells: list[Cell] = []
     async with Wire(url, key, limits) as wire:
-        name = model or _listed(await wire.get("/v1/models"), url)
+        listed = await wire.get("/v1/models")
+        name = model or _listed(listed, url)
         for api in apis:
-            probe = Probe(wire, CLIENTS[api], name, stand_in, played)
+            probe = Probe(wire, CLIENTS[api], name, stand_in, played, most)
             rules = [rule for rule in RULES if api in rule.apis and (not only or rule.name.startswith(tuple(only)))]
             absent = await _absent(probe)
             for rule in rules:
                 began = time.monotonic()
-                finding = absent or await _judged(rule, probe)
+                reason = (excused or {}).get(rule.name)
+                finding = absent or (Finding("unknown", reason) if reason else await _judged(rule, probe))
                 cells.append(
                     Cell(
                         rule=rule.name,
@@ -83,7 +88,10 @@ async def _judged(rule: Rule, probe: Probe) -> Finding:
 
 async def _absent(probe: Probe) -> Finding | None:
     """Why nothing of an API can be judged, where it is not served at all."""
-    asked = await probe.wire.post(probe.api.path, probe.body(most=16), probe.headers())
+    try:
+        asked = await probe.wire.post(probe.api.path, probe.body(most=16), probe.headers())
+    except Unreachable as gone:
+        return Finding("broken", "the server is gone", (clipped(str(gone)),))
     if asked.status in _ABSENT:
         said = clipped(asked.body.decode("utf-8", "replace"), 160)
         return Finding("unsupported", f"the API is not served: HTTP {asked.status} at {probe.api.path}", (said,))

@@ -161,7 +161,8 @@ SCENES: dict[str, Scene] = {
 
 
 def spoken(parts: tuple[Part, ...], *, opened: bool = False) -> str:
-    """A turn as a model of the Hermes family writes it. `opened` is for prompts that have begun the thought."""
+    """A turn as a model of the Hermes family writes it, with the line breaks of Qwen3's own template. `opened` is for
+    prompts that have begun the thought."""
     said: list[str] = []
     for part in parts:
         if part.kind == "thinking":
@@ -170,7 +171,8 @@ def spoken(parts: tuple[Part, ...], *, opened: bool = False) -> str:
             said.append(part.text)
         else:
             call = f'{{"name": {json.dumps(part.name)}, "arguments": {part.text}}}'
-            said.append(f"\n<tool_call>\n{call}\n</tool_call>")
+            gap = "" if said and said[-1].endswith("\n") else "\n"
+            said.append(f"{gap}<tool_call>\n{call}\n</tool_call>")
     return "".join(said).removeprefix("\n") if opened else "".join(said)
 
 

@@ -39,7 +39,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     system: tuple[str, ...] = ()
     tools: tuple[Tool, ...] = ()
     stream: bool = True
-    most: int = 1024
+    most: int = 2048
     forced: bool = False
     thoughts: bool = True
     store: bool = False

@@ -25,6 +25,7 @@ _KINDS: dict[str, BlockKind] = {
     "tool_use": "call",
     "redacted_thinking": "sealed",
 }
+_BUDGET = 1024  # the least that the API takes, and it must be below the limit
 # Each delta with the kind of block that it belongs to and the field that has its text.
 _DELTAS = {
     "text_delta": ("text", "text"),
@@ -50,11 +51,8 @@ class Messages:
             made["tools"] = [{"name": t.name, "description": t.about, "input_schema": t.schema} for t in ask.tools]
         if ask.forced:
             made["tool_choice"] = {"type": "any"}
-        else:
-            made["thinking"] = {"type": "enabled", "budget_tokens": 1024}
-            made["max_tokens"] = ask.most if ask.most < 64 else max(ask.most, 2048)
-        if made["max_tokens"] < 64:
-            del made["thinking"]  # the budget must be below the limit
+        elif ask.most > _BUDGET:
+            made["thinking"] = {"type": "enabled", "budget_tokens": _BUDGET}
         if ask.stream:
             made["stream"] = True
         return made

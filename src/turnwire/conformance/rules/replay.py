@@ -13,7 +13,7 @@ from turnwire.conformance.turn import User
 from turnwire.conformance.values import number
 from turnwire.conformance.words import Finding, clipped
 
-__all__ = ["cache", "counting", "exact", "spelling", "stored", "volatile"]
+__all__ = ["cache", "counting", "exact", "spelling", "stored", "text", "volatile"]
 
 # Engines cache whole blocks of tokens; so many at the end may be missing from what they state.
 _BLOCK = 64
@@ -22,6 +22,10 @@ _HEADER = "x-anthropic-billing-header: cc_version=2.1.325.{0}; cc_entrypoint=cli
 
 
 async def exact(probe: Probe) -> Finding:
+    return await _exact(probe, await probe.first("loop"))
+
+
+async def text(probe: Probe) -> Finding:
     return await _exact(probe, await probe.first("call"))
 
 

@@ -74,7 +74,8 @@ async def interleaving(probe: Probe) -> Finding:
         found = read.find(text, place)
         if found < 0:
             where = "out of order" if text in read else "missing"
-            return Finding("broken", f"{clipped(text, 80)!r} is {where} in what the model reads", tuple(seen))
+            ends = f"prompt ends: {clipped(read[-300:])}"
+            return Finding("broken", f"{clipped(text, 80)!r} is {where} in what the model reads", (*seen, ends))
         seen.append(f"{found}: {clipped(text, 80)!r}")
         place = found + len(text)
     return Finding("preserved", "thoughts, calls and results are read in the order in which they happened", tuple(seen))

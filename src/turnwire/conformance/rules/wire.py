@@ -79,14 +79,14 @@ async def stops(probe: Probe) -> Finding:
     wanted: tuple[tuple[Stop, Reply | None], ...] = (
         ("end", await probe.first("answer")),
         ("calls", await _call_or_none(probe)),
-        ("limit", probe.accepted(await probe.ask("long", most=16))),
+        ("limit", probe.accepted(await probe.ask("long", most=12))),
     )
     for stop, reply in wanted:
         if reply is None:
             seen.append(f"{stop}: the model made no call")
             continue
         said = f"{stop}: {reply.turn.stop_text}"
-        if stop == "limit" and reply.turn.stop != "limit" and (reply.turn.counts.output or 0) < 16:
+        if stop == "limit" and reply.turn.stop != "limit" and (reply.turn.counts.output or 0) < 12:
             seen.append(f"{said} (ended before the limit)")
         elif reply.turn.stop != stop:
             what = {"end": "its natural end", "calls": "a call", "limit": "max tokens"}[stop]

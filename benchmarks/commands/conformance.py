@@ -1,0 +1,150 @@
+"""Judges Turnwire and its peers by `turnwire conformance`, one after another, and writes docs/conformance.md.
+
+    python -m benchmarks conformance [--servers turnwire,dynamo,…] [--rule calls] [--save]
+
+Promise: every server is judged by the same rules, in front of the same scripted turns where it takes an engine from
+outside; a server that cannot be started is on the page with the reason. `--page` only writes the page anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.measure.results import FOLDER, today
+from benchmarks.peers import cache
+from benchmarks.peers.gateways import Stage
+from benchmarks.peers.servers import SERVERS, Served
+from turnwire.conformance.exchange import Limits
+from turnwire.conformance.page import html_page, markdown
+from turnwire.conformance.runner import run
+from turnwire.conformance.stand_in import Folder, write_folder
+from turnwire.conformance.words import WORDS, Cell, Report
+
+FILE = FOLDER / "conformance.json"
+PAGE = cache.ROOT / "docs" / "conformance.md"
+BEGIN, END = "<!-- servers: written by `python -m benchmarks conformance --save` -->", "<!-- end of servers -->"
+
+
+class Results(msgspec.Struct):
+    """The result file: reports by server, and why the others are missing."""
+
+    taken: str
+    reports: dict[str, Report]
+    missing: dict[str, str] = {}
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--servers", default=",".join(SERVERS), help="comma-separated")
+    parser.add_argument("--rule", action="append", default=[], help="only rules whose names begin so")
+    parser.add_argument("--save", action="store_true", help="write the result file and the page")
+    parser.add_argument("--page", action="store_true", help="write the page from the result file, judge nothing")
+    parser.add_argument("--html", type=Path, help="write a page on which every cell opens to its evidence")
+    chosen = parser.parse_args(arguments)
+    results = read() if FILE.exists() else Results(today(), {})
+    if not chosen.page:
+        for name in chosen.servers.split(","):
+            if name not in SERVERS:
+                raise SystemExit(f"unknown server {name}; known: {', '.join(SERVERS)}")
+            results.missing.pop(name, None)
+            results.reports.pop(name, None)
+            try:
+                results.reports[name] = judge(name, chosen.rule)
+            except (RuntimeError, OSError, SystemExit) as error:
+                results.missing[name] = str(error).splitlines()[0][:300]
+                print(f"{name}: not started: {str(error)[-1500:]}", file=sys.stderr)
+            results.taken = today()
+            if chosen.save:
+                FILE.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
+    if chosen.save or chosen.page:
+        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), results), encoding="utf-8")
+    if chosen.html:
+        chosen.html.write_text(html_page(_ordered(results)), encoding="utf-8")
+
+
+def judge(name: str, rules: list[str]) -> Report:
+    """Start one server, judge it, stop it."""
+    with tempfile.TemporaryDirectory(prefix="turnwire-conformance-") as scratch:
+        stage = Stage(Path(scratch) / "playbook", Path(scratch))
+        write_folder(stage.playbook, cache.model() / "tokenizer.json")
+        try:
+            served = SERVERS[name](stage)
+            return _named(asyncio.run(_judged(served, rules)), served)
+        finally:
+            stage.stop()
+
+
+async def _judged(served: Served, rules: list[str]) -> Report:
+    stand_in = Folder(served.folder) if served.folder is not None else None
+
+    def told(cell: Cell) -> None:
+        print(f"{served.name:22} {cell.api:10} {cell.rule:22} {cell.word:12} {cell.reason}", flush=True)
+
+    return await run(
+        served.url,
+        model=served.model,
+        stand_in=stand_in,
+        only=rules,
+        most=served.most,
+        excused=served.excused,
+        limits=Limits(seconds=90),
+        told=told,
+    )
+
+
+def _named(report: Report, served: Served) -> Report:
+    """The report with the server's name, and without the port that it happened to get."""
+    return msgspec.structs.replace(
+        report,
+        url="http://127.0.0.1",
+        server=served.name,
+        version=served.version,
+        flags=served.flags,
+        engine=served.engine,
+    )
+
+
+def read() -> Results:
+    """The saved results."""
+    return msgspec.json.decode(FILE.read_bytes(), type=Results)
+
+
+def page(text: str, results: Results) -> str:
+    """The page with its generated part made anew."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    reports = _ordered(results)
+    counted = [
+        f"| {report.server} | "
+        + " | ".join(str(sum(cell.word == word for cell in report.cells)) for word in WORDS)
+        + f" | {len(report.cells)} |"
+        for report in reports
+    ]
+    servers = [f"| {r.server} | {r.version} | `{r.flags}` | {r.engine} |" for r in reports]
+    missing = [f"- {name} was not judged: {why}" for name, why in results.missing.items()]
+    parts = [
+        f"Judged on {results.taken}. A cell with several words has one for each API: chat / messages /",
+        "responses, or those of them on which the rule has a meaning.",
+        "",
+        markdown(reports),
+        "",
+        "| cells | " + " | ".join(WORDS) + " | all |",
+        "|---|" + "---|" * (len(WORDS) + 1),
+        *counted,
+        "",
+        "| server | version | flags | behind it |",
+        "|---|---|---|---|",
+        *servers,
+        *(["", *missing] if missing else []),
+    ]
+    return f"{before}{BEGIN}\n\n" + "\n".join(parts) + f"\n\n{END}{after}"
+
+
+def _ordered(results: Results) -> list[Report]:
+    return [results.reports[name] for name in SERVERS if name in results.reports]
