@@ -23,6 +23,7 @@ from turnwire.cli.launch.command import launch
 from turnwire.cli.models import models
 from turnwire.cli.parse import dialects_command, parse
 from turnwire.cli.proof.conformance import conformance
+from turnwire.cli.proof.parity import parity
 from turnwire.cli.serve import serve
 
 __all__ = ["main"]
@@ -70,6 +71,7 @@ for command in (
     replay,
     repro,
     export,
+    parity,
 ):
     main.add_command(command)
 

@@ -15,7 +15,7 @@ import msgspec
 
 from turnwire.conformance.values import parsed
 
-__all__ = ["Exchange", "Frame", "Limits", "Unreachable", "Wire"]
+__all__ = ["Exchange", "Frame", "Limits", "Unreachable", "Wire", "frames_of"]
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -138,6 +138,13 @@ class Wire:
                 answer.close()
                 break
         made.body = bytes(kept)
+
+
+def frames_of(body: bytes) -> list[Frame]:
+    """The events of a stream that was kept whole; their times mean nothing."""
+    frames: list[Frame] = []
+    _Lines(frames).feed(body)
+    return frames
 
 
 class _Lines:
