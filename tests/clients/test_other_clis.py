@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from turnwire.harness import HARNESSES, Endpoint
 from turnwire.harness.session import write_files
@@ -26,7 +27,8 @@ def launch(
     sandbox: Sandbox, gateway: ServedGateway, client: str, *arguments: str, api: str = "", timeout: float = 120
 ) -> Finished:
     chosen = ["--api", api] if api else []
-    env = sandbox.environment(TURNWIRE_API_KEY="sk-test", IS_SANDBOX="1")
+    code = {"PYTHONPATH": path} if (path := os.environ.get("PYTHONPATH")) else {}
+    env = sandbox.environment(TURNWIRE_API_KEY="sk-test", IS_SANDBOX="1", **code)
     command = [TURNWIRE, "launch", "--url", gateway.url, *chosen, client, "--", *arguments]
     return sandbox.run(command, env=env, timeout=timeout)
 
@@ -129,3 +131,36 @@ def test_launch_codex(serve: Serve, sandbox: Sandbox) -> None:
     assert "The command printed hello." in done.stdout
     assert "Model metadata" not in done.stdout + done.stderr, "Codex did not take the served catalog"
     prefix_held(gateway.records(2))
+
+
+def test_launch_claude_keeps_the_users_own_hooks_and_history(serve: Serve, sandbox: Sandbox) -> None:
+    gateway = serve(*task("Bash", command="echo he''llo"), line(thought("Again."), "As I said: hello."))
+    ran = sandbox.home / "hook-ran"
+    hook = {"hooks": [{"type": "command", "command": f"touch {ran}"}]}
+    own = {"hooks": {"UserPromptSubmit": [hook]}, "env": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}}
+    (sandbox.home / ".claude").mkdir()
+    (sandbox.home / ".claude" / "settings.json").write_text(json.dumps(own))
+    done = launch(sandbox, gateway, "claude", "-p", "Run echo hello", "--dangerously-skip-permissions")
+    assert done.stdout.strip() == "The command printed hello.", str(done)
+    assert ran.exists()
+    again = launch(sandbox, gateway, "claude", "-p", "Say it again", "--continue", "--dangerously-skip-permissions")
+    assert again.stdout.strip() == "As I said: hello.", str(again)
+    prefix_held(gateway.records(3))
+    assert json.loads((sandbox.home / ".claude" / "settings.json").read_text()) == own
+
+
+def test_launch_codex_keeps_the_users_own_config_and_sessions(serve: Serve, sandbox: Sandbox) -> None:
+    gateway = serve(*task("exec_command", cmd="echo he''llo"), line(thought("Again."), "As I said: hello."))
+    home = sandbox.home / ".codex"
+    home.mkdir()
+    config = 'model = "gpt-5.5"\nmodel_provider = "openai"\ndeveloper_instructions = "Mind the gap."\n'
+    (home / "config.toml").write_text(config)
+    bypass = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
+    done = launch(sandbox, gateway, "codex", "exec", *bypass, "Run echo hello")
+    assert "The command printed hello." in done.stdout, str(done)
+    assert "Model metadata" not in done.stdout + done.stderr, "Codex did not take the served catalog"
+    assert "Mind the gap." in gateway.turns()[0].body.decode()
+    again = launch(sandbox, gateway, "codex", "exec", "resume", "--last", *bypass, "Say it again")
+    assert "As I said: hello." in again.stdout, str(again)
+    prefix_held(gateway.records(3))
+    assert (home / "config.toml").read_text().startswith(config)

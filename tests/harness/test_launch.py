@@ -10,20 +10,33 @@ import threading
 import tomllib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from turnwire.cli.launch.command import launch
-from turnwire.harness import HARNESSES, KEY_VARIABLE, Endpoint, ListedModel, shell_script
+from turnwire.cli.launch.up import up
+from turnwire.harness import (
+    HARNESSES,
+    KEY_VARIABLE,
+    DiscoveryError,
+    Endpoint,
+    ListedModel,
+    announced,
+    running_gateways,
+    served_models,
+    shell_script,
+)
 from turnwire.harness.session import environment, write_files
 
 MODELS = {
     "object": "list",
     "data": [
-        {"id": "maker/model-one", "max_model_len": 65536, "max_output_tokens": 4096},
-        {"id": "plain"},
+        {"id": "maker/model-one", "owned_by": "turnwire", "max_model_len": 65536, "max_output_tokens": 4096},
+        {"id": "plain", "owned_by": "turnwire", "roles": ["haiku", "subagent"], "hosted_tools": ["web_search"]},
     ],
 }
 
@@ -90,6 +103,42 @@ def test_codex_reads_the_served_catalog_by_command_auth(tmp_path):
     assert "env_key" not in provider
 
 
+LAYERED = [(harness, api) for harness, api in EVERY if harness.layered is not None]
+
+
+@pytest.mark.parametrize(("harness", "api"), LAYERED, ids=lambda value: getattr(value, "name", value))
+def test_a_layered_plan_leaves_the_users_own_folders_alone(harness, api, tmp_path):
+    plan = harness.layered(endpoint(api), tmp_path, ("one",))
+    everything = " ".join([*plan.command, *plan.env.values(), *plan.files.values()])
+    assert "http://127.0.0.1:8390" in everything
+    assert "maker/model-one" in everything
+    assert "s3cret-key" not in " ".join([*plan.command, *plan.files.values()])
+    own = {"CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"}
+    assert not own & set(plan.env)
+
+
+def test_every_tier_gets_the_model_of_its_role(tmp_path):
+    roles = {"opus": "big", "haiku": "small", "subagent": "middle", "review": "judge"}
+    known = replace(endpoint("messages"), roles=roles)
+    env = HARNESSES["claude"].layered(known, tmp_path, ()).env
+    assert env["ANTHROPIC_DEFAULT_OPUS_MODEL"] == "big"
+    assert env["ANTHROPIC_DEFAULT_SONNET_MODEL"] == "maker/model-one"
+    assert env["ANTHROPIC_DEFAULT_HAIKU_MODEL"] == env["ANTHROPIC_SMALL_FAST_MODEL"] == "small"
+    assert env["CLAUDE_CODE_SUBAGENT_MODEL"] == "middle"
+    searching = replace(endpoint("responses"), roles=roles, searches=True)
+    codex = HARNESSES["codex"].layered(searching, tmp_path, ())
+    assert 'review_model="judge"' in codex.command
+    assert 'web_search="live"' in codex.command
+
+
+def test_codex_overrides_are_the_config_of_its_own_home(tmp_path):
+    plan = HARNESSES["codex"].layered(endpoint("responses"), tmp_path, ())
+    said = tomllib.loads("\n".join(value for flag, value in pairwise(plan.command) if flag == "-c"))
+    apart = tomllib.loads(HARNESSES["codex"].plan(endpoint("responses"), tmp_path, ()).files["config.toml"])
+    for name in ("model", "model_provider", "model_providers", "web_search"):
+        assert said[name] == apart[name]
+
+
 def test_files_are_for_their_owner_only_and_unset_variables_are_gone(tmp_path):
     plan = HARNESSES["claude"].plan(endpoint("messages"), tmp_path / "home", ())
     write_files(plan, tmp_path / "home")
@@ -110,7 +159,10 @@ def test_print_shows_a_script_and_runs_nothing(listing, tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     assert f"export ANTHROPIC_BASE_URL={listing}\n" in result.output
     assert "export CLAUDE_CODE_MAX_CONTEXT_TOKENS=65536\n" in result.output
-    assert """exec claude --exclude-dynamic-system-prompt-sections -p 'say it'"'"'s done' "$@\"""" in result.output
+    assert """--exclude-dynamic-system-prompt-sections -p 'say it'"'"'s done' "$@\"""" in result.output
+    assert "CLAUDE_CONFIG_DIR" not in result.output
+    apart = run("--url", listing, "--key", "right", "--fresh", "--print", "claude")
+    assert "export CLAUDE_CONFIG_DIR=" in apart.output
 
 
 def test_the_client_gets_arguments_variables_and_a_folder_that_is_gone_afterwards(listing, tmp_path, monkeypatch):
@@ -160,6 +212,62 @@ def test_wrong_input_is_answered_with_what_to_change(listing, tmp_path, monkeypa
     assert "Traceback" not in result.output
 
 
+def test_another_server_is_told_from_a_gateway(listing, monkeypatch):
+    monkeypatch.setitem(MODELS, "data", [{"id": "m", "owned_by": "vllm"}])
+    result = run("--url", listing, "--key", "right", "claude")
+    assert result.exit_code == 1
+    said = " ".join(result.output.split())
+    assert "is no Turnwire: its models are owned by vllm." in said
+    assert f"with `turnwire serve --engine {listing}`" in said
+
+
+def test_a_gateway_on_another_port_is_found(listing, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("turnwire.cli.launch.command.DEFAULT_URL", "http://127.0.0.1:9")
+    gone = tmp_path / "turnwire" / "gateways" / "999999999.json"
+    with announced(listing):
+        gone.write_text('{"url": "http://127.0.0.1:9"}')
+        assert running_gateways() == [listing]
+        result = run("--key", "right", "--print", "codex")
+    assert f"using the one at {listing}" in result.output
+    assert f"{listing}/v1" in result.output
+    assert running_gateways() == []
+    assert not gone.exists()
+
+
+def test_a_small_window_is_told_with_a_model_that_has_room(listing, monkeypatch):
+    small = {"id": "tiny", "owned_by": "turnwire", "max_model_len": 8192, "roles": ["default"]}
+    monkeypatch.setitem(MODELS, "data", [*MODELS["data"], small])
+    result = run("--url", listing, "--key", "right", "--print", "claude")
+    assert "tiny has a window of 8192 tokens" in result.output
+    assert "take --model maker/model-one" in result.output
+
+
+def test_up_starts_a_gateway_runs_the_client_and_stops_it(tmp_path, monkeypatch):
+    script = tmp_path / "script.jsonl"
+    script.write_text('{"text": "Hello."}\n')
+    client = tmp_path / "bin" / "pi"
+    client.parent.mkdir()
+    client.write_text(f'#!/bin/sh\ncat "$PI_CODING_AGENT_DIR/models.json" > {tmp_path}/seen\nexit 3\n')
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{client.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    result = CliRunner().invoke(up, ["--engine", f"scripted:{script}", "--model", "test-model", "pi", "hello"])
+    assert result.exit_code == 3, result.output
+    url = json.loads((tmp_path / "seen").read_text())["providers"]["turnwire"]["baseUrl"]
+    assert running_gateways() == []
+    with pytest.raises(DiscoveryError):
+        served_models(url.removesuffix("/v1"), "local")
+
+
+def test_up_says_why_a_gateway_does_not_start(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    result = CliRunner().invoke(up, ["--engine", f"scripted:{tmp_path}/none.jsonl", "pi"])
+    assert result.exit_code == 1
+    assert "The gateway did not start" in result.output
+    assert "none.jsonl" in result.output
+
+
 def test_no_gateway_is_said_so():
     result = run("--url", "http://127.0.0.1:9", "claude")
     assert result.exit_code == 1
@@ -172,5 +280,5 @@ def test_a_gateway_that_tells_no_sizes_gets_careful_ones(listing):
 
     assert served_models(listing, "right") == [
         ListedModel("maker/model-one", 65536, 4096),
-        ListedModel("plain", 32768, 8192),
+        ListedModel("plain", 32768, 8192, ("haiku", "subagent"), ("web_search",)),
     ]

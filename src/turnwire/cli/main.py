@@ -20,6 +20,7 @@ from turnwire.cli.inspect.top import top
 from turnwire.cli.keys import keys
 from turnwire.cli.launch.codex_catalog import codex_catalog
 from turnwire.cli.launch.command import launch
+from turnwire.cli.launch.up import up
 from turnwire.cli.models import models
 from turnwire.cli.parse import dialects_command, parse
 from turnwire.cli.proof.conformance import conformance
@@ -58,6 +59,7 @@ for command in (
     models,
     fetch_model,
     launch,
+    up,
     codex_catalog,
     parse,
     dialects_command,

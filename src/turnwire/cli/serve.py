@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from turnwire.gateway.setup.dynamo import ROWS, row_name
+from turnwire.harness.running import announced
 
 __all__ = ["gateway_options", "listen", "serve"]
 
@@ -129,12 +130,20 @@ def serve(config: str | None, **flags: Any) -> None:
         logging.getLogger("turnwire.settings").info("as on Dynamo: %s", note)
     listener = listen(settings.host, settings.port)
     try:
-        if settings.workers > 1:
-            run_processes(settings, listener, load)
-        else:
-            run(settings, listener, _LoadBar())
+        with announced(_address(listener, secure=settings.tls_cert is not None)):
+            if settings.workers > 1:
+                run_processes(settings, listener, load)
+            else:
+                run(settings, listener, _LoadBar())
     except (AssemblyError, KeysError, ProcessError, SettingsError, StoreError, TracingError) as error:
         raise click.ClickException(str(error)) from None
+
+
+def _address(listener: socket.socket, *, secure: bool) -> str:
+    """Where a client on this machine finds the gateway."""
+    host, port = listener.getsockname()[:2]
+    local = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"{'https' if secure else 'http'}://{local}:{port}"
 
 
 def _check_tls(cert: str | None, key: str | None) -> None:

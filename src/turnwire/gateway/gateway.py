@@ -89,6 +89,8 @@ class Gateway:
                 window=runtime.window,
                 max_output=runtime.window,
                 aliases=runtime.aliases,
+                roles=runtime.roles,
+                hosted=tuple(self.settings.tools),
                 input_modalities=("text", "image") if _sees(runtime) else ("text",),
                 reasoning=runtime.profile is not None and runtime.profile.thinking.default != "never",
             )

@@ -1,6 +1,7 @@
-"""Codex on OpenAI Responses: a throw-away CODEX_HOME whose provider asks the gateway for the model catalog.
+"""Codex on OpenAI Responses: a provider that asks the gateway for the model catalog, over the user's own config or in a
+CODEX_HOME apart from it.
 
-Promise: the user's own CODEX_HOME is left alone; the key is only in the environment.
+Promise: no file of the user's own is written; the key is only in the environment.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["CODEX"]
 _CONFIG = """\
 model = {model}
 model_provider = "turnwire"
-web_search = "disabled"
+web_search = {web_search}
 check_for_update_on_startup = false
 
 [analytics]
@@ -39,11 +40,20 @@ args = ["-c", {print_key}]
 """
 
 
+_PRINT_KEY = f'printf %s "${KEY_VARIABLE}"'
+
+
+def _web_search(endpoint: Endpoint) -> str:
+    """Whether the hosted search is offered: only where the gateway runs it."""
+    return "live" if endpoint.searches else "disabled"
+
+
 def _plan(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> LaunchPlan:
     config = _CONFIG.format(
         model=json.dumps(endpoint.model),
         base_url=json.dumps(endpoint.v1),
-        print_key=json.dumps(f'printf %s "${KEY_VARIABLE}"'),
+        print_key=json.dumps(_PRINT_KEY),
+        web_search=json.dumps(_web_search(endpoint)),
     )
     return LaunchPlan(
         command=("codex", *arguments),
@@ -53,4 +63,24 @@ def _plan(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> LaunchPla
     )
 
 
-CODEX = Harness("codex", "codex", "npm install -g @openai/codex", ("responses",), _plan)
+def _layered(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> LaunchPlan:
+    """The same as overrides on the command line, which go before the user's own config."""
+    auth = f'{{command="sh",args=["-c",{json.dumps(_PRINT_KEY)}]}}'
+    provider = f'{{name="Turnwire",base_url={json.dumps(endpoint.v1)},wire_api="responses",auth={auth}}}'
+    overrides = {
+        "model": json.dumps(endpoint.model),
+        "model_provider": '"turnwire"',
+        "model_providers.turnwire": provider,
+        "web_search": json.dumps(_web_search(endpoint)),
+    }
+    if "review" in endpoint.roles:
+        overrides["review_model"] = json.dumps(endpoint.role("review"))
+    flags = [part for name, value in overrides.items() for part in ("-c", f"{name}={value}")]
+    return LaunchPlan(
+        command=("codex", *flags, *arguments),
+        env={KEY_VARIABLE: endpoint.key},
+        unset=("OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    )
+
+
+CODEX = Harness("codex", "codex", "npm install -g @openai/codex", ("responses",), _plan, _layered)

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-__all__ = ["DiscoveryError", "ListedModel", "choose", "served_models"]
+__all__ = ["DiscoveryError", "ListedModel", "choose", "find_gateway", "served_models"]
 
 _TIMEOUT_S = 5.0
 # A gateway that does not tell is taken to have a small window: a client that compacts early beats one that overflows.
@@ -28,11 +28,14 @@ class DiscoveryError(RuntimeError):
 
 
 class ListedModel(msgspec.Struct, frozen=True):
-    """One row of /v1/models, in tokens."""
+    """One row of /v1/models, in tokens; `roles` are what the model stands in for, `hosted` the tools that the gateway
+    runs itself."""
 
     id: str
     window: int
     max_output: int
+    roles: tuple[str, ...] = ()
+    hosted: tuple[str, ...] = ()
 
 
 def served_models(url: str, key: str) -> list[ListedModel]:
@@ -55,14 +58,35 @@ def served_models(url: str, key: str) -> list[ListedModel]:
     rows = body.get("data") if isinstance(body, dict) else None
     if not isinstance(rows, list) or not rows:
         raise DiscoveryError(f"{url} lists no model.")
-    return [_model(row) for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
+    named = [row for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
+    owners = {str(row.get("owned_by")) for row in named}
+    if "turnwire" not in owners:
+        raise DiscoveryError(
+            f"{url} is no Turnwire: its models are owned by {', '.join(sorted(owners))}. Start a gateway in front of "
+            f"it with `turnwire serve --engine {url}`, or give its address with --url."
+        )
+    return [_model(row) for row in named]
+
+
+def find_gateway(url: str, key: str, others: Iterable[str] = ()) -> tuple[str, list[ListedModel]]:
+    """The gateway at `url`, or else the first of the `others` that answers, with its models."""
+    try:
+        return url, served_models(url, key)
+    except DiscoveryError as error:
+        for other in others:
+            if other != url:
+                try:
+                    return other, served_models(other, key)
+                except DiscoveryError:
+                    continue
+        raise error from None
 
 
 def choose(models: Iterable[ListedModel], wanted: str | None) -> ListedModel:
-    """The wanted model, or the gateway's first."""
+    """The wanted model, or the gateway's default: the one with that role, else the first."""
     listed = list(models)
     if wanted is None:
-        return listed[0]
+        return next((model for model in listed if "default" in model.roles), listed[0])
     for model in listed:
         if model.id == wanted:
             return model
@@ -72,7 +96,12 @@ def choose(models: Iterable[ListedModel], wanted: str | None) -> ListedModel:
 def _model(row: dict[str, Any]) -> ListedModel:
     window = _tokens(row, ("max_model_len", "context_window", "max_input_tokens"), _DEFAULT_WINDOW)
     output = _tokens(row, ("max_output_tokens", "max_tokens"), _DEFAULT_OUTPUT)
-    return ListedModel(row["id"], window, min(output, window))
+    return ListedModel(row["id"], window, min(output, window), _names(row, "roles"), _names(row, "hosted_tools"))
+
+
+def _names(row: dict[str, Any], field: str) -> tuple[str, ...]:
+    value = row.get(field)
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 
 def _tokens(row: dict[str, Any], names: tuple[str, ...], default: int) -> int:

@@ -1,4 +1,4 @@
-"""opencode on any of the three APIs: a config file named by its environment.
+"""opencode on any of the three APIs: a config file named by its environment, which opencode puts over the user's own.
 
 Promise: nothing but the plan's own folder is written; the key is only in the environment.
 """
@@ -22,6 +22,7 @@ def _plan(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> LaunchPla
         "tool_call": True,
         "limit": {"context": endpoint.window, "output": endpoint.max_output},
     }
+    small = endpoint.role("background", "haiku")
     config = {
         "autoupdate": False,
         "share": "disabled",
@@ -30,11 +31,11 @@ def _plan(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> LaunchPla
                 "npm": _PACKAGES[endpoint.api],
                 "name": "Turnwire",
                 "options": {"baseURL": endpoint.v1, "apiKey": f"{{env:{KEY_VARIABLE}}}"},
-                "models": {endpoint.model: model},
+                "models": {endpoint.model: model, small: {**model, "name": small}},
             }
         },
         "model": f"turnwire/{endpoint.model}",
-        "small_model": f"turnwire/{endpoint.model}",
+        "small_model": f"turnwire/{small}",
     }
     return LaunchPlan(
         command=("opencode", *arguments),
@@ -53,4 +54,16 @@ def _plan(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> LaunchPla
     )
 
 
-OPENCODE = Harness("opencode", "opencode", "npm install -g opencode-ai", ("chat", "messages", "responses"), _plan)
+_APART = ("XDG_DATA_HOME", "XDG_STATE_HOME", "OPENCODE_DISABLE_DEFAULT_PLUGINS", "OPENCODE_DISABLE_LSP_DOWNLOAD")
+"""What keeps a run apart from the user's own data."""
+
+
+def _layered(endpoint: Endpoint, home: Path, arguments: Sequence[str]) -> LaunchPlan:
+    plan = _plan(endpoint, home, arguments)
+    env = {name: value for name, value in plan.env.items() if name not in _APART}
+    return LaunchPlan(command=plan.command, env=env, files=plan.files, unset=("OPENCODE_CONFIG_CONTENT",))
+
+
+OPENCODE = Harness(
+    "opencode", "opencode", "npm install -g opencode-ai", ("chat", "messages", "responses"), _plan, _layered
+)

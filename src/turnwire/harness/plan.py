@@ -20,7 +20,8 @@ KEY_VARIABLE = "TURNWIRE_API_KEY"
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """A gateway as a client must know it. `url` has no path; `window` and `max_output` are tokens."""
+    """A gateway as a client must know it. `url` has no path; `window` and `max_output` are tokens. `roles` are the
+    models that stand in for a tier or a kind of request; `searches`: the gateway runs web searches itself."""
 
     url: str
     model: str
@@ -28,6 +29,12 @@ class Endpoint(msgspec.Struct, frozen=True):
     window: int
     max_output: int
     api: str
+    roles: Mapping[str, str] = msgspec.field(default_factory=dict)
+    searches: bool = False
+
+    def role(self, *names: str) -> str:
+        """The model that has one of these roles, the first that is known; else the endpoint's own."""
+        return next((self.roles[name] for name in names if name in self.roles), self.model)
 
     @property
     def v1(self) -> str:
@@ -46,13 +53,15 @@ class LaunchPlan(msgspec.Struct, frozen=True):
 
 
 class Harness(msgspec.Struct, frozen=True):
-    """One client: its command, how to get it, the APIs it can speak (the first is its own choice), and its plan."""
+    """One client: its command, how to get it, the APIs it can speak (the first is its own choice), and its plan.
+    `layered` plans the same over the user's own configuration, where the client can be led that way."""
 
     name: str
     command: str
     install: str
     apis: tuple[str, ...]
     plan: Callable[[Endpoint, Path, Sequence[str]], LaunchPlan]
+    layered: Callable[[Endpoint, Path, Sequence[str]], LaunchPlan] | None = None
 
 
 def shell_script(plan: LaunchPlan, home: Path, key: str) -> str:

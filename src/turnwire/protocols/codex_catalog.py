@@ -86,6 +86,8 @@ def _openai_fields(row: ModelRow) -> dict[str, Any]:
         "max_output_tokens": row.max_output,
         "aliases": [*row.aliases, *claude_aliases(row.id)],
         "input_modalities": list(row.input_modalities),
+        "roles": list(row.roles),
+        "hosted_tools": list(row.hosted),
         "supported_parameters": [
             name for name, has in (("tools", row.tools), ("reasoning", row.reasoning), ("temperature", True)) if has
         ],

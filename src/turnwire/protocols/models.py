@@ -15,7 +15,7 @@ __all__ = ["ModelRow", "claude_aliases", "resolve_model"]
 
 class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     """One served model. `created` is unix seconds; `window` and `max_output` are tokens; `aliases` are further ids that
-    mean this model."""
+    mean this model, `roles` what it stands in for, `hosted` the tools that the gateway runs for it."""
 
     id: str
     display_name: str = ""
@@ -28,6 +28,8 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     tools: bool = True
     owner: str = "turnwire"
     aliases: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+    hosted: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:

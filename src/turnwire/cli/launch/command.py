@@ -1,13 +1,15 @@
-"""`turnwire launch`: run a real client against the gateway, with a throw-away config.
+"""`turnwire launch`: run a real client against the gateway, over the user's own configuration or apart from it.
 
-Promise: a client that is not installed or a gateway that does not answer is told in one sentence; nothing outside the
-plan's folder is written.
+Promise: a client that is not installed or a gateway that does not answer is told in one sentence; no file of the user's
+own is written.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,65 +20,97 @@ from turnwire.harness import (
     Endpoint,
     Harness,
     HarnessMissing,
+    LaunchPlan,
     choose,
+    find_gateway,
     run_plan,
-    served_models,
+    running_gateways,
     shell_script,
 )
 
-__all__ = ["launch"]
+__all__ = ["DEFAULT_URL", "client_options", "endpoint_of", "launch", "run_client"]
+
+DEFAULT_URL = "http://127.0.0.1:8390"
+SMALL_WINDOW = 24_000
+"""Agents of the size of Claude Code need about this much for their own tools and instructions."""
+
+_OPTIONS = (
+    click.option("--key", envvar=KEY_VARIABLE, help=f"The gateway's key.  [default: ${KEY_VARIABLE}]"),
+    click.option(
+        "--api", type=click.Choice(["messages", "responses", "chat"]), help="API, where the client has a choice."
+    ),
+    click.option(
+        "--home",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Keep config and sessions in this folder, apart from your own.",
+    ),
+    click.option("--fresh", is_flag=True, help="Leave your own configuration out; nothing is kept."),
+)
+
+
+def client_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of every command that runs a client."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--url", default="http://127.0.0.1:8390", envvar="TURNWIRE_URL", show_default=True, help="The gateway.")
-@click.option("--key", envvar=KEY_VARIABLE, help=f"The gateway's key.  [default: ${KEY_VARIABLE}]")
-@click.option("--model", help="Model id.  [default: the gateway's first]")
-@click.option("--api", type=click.Choice(["messages", "responses", "chat"]), help="API, where the client has a choice.")
-@click.option(
-    "--home",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Keep the client's config and sessions in this folder.  [default: a folder that is removed afterwards]",
-)
+@click.option("--url", envvar="TURNWIRE_URL", help=f"The gateway.  [default: {DEFAULT_URL}, else one that runs here]")
+@click.option("--model", help="Model id.  [default: the gateway's default model]")
+@client_options
 @click.option("--print", "show", is_flag=True, help="Print a shell script that does the same, and run nothing.")
 @click.argument("client", type=click.Choice(sorted(HARNESSES)))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def launch(
-    url: str,
+    url: str | None,
     key: str | None,
     model: str | None,
     api: str | None,
     home: Path | None,
+    fresh: bool,
     show: bool,
     client: str,
     arguments: tuple[str, ...],
 ) -> None:
-    """Run CLIENT against the gateway. ARGUMENTS go to the client as they are."""
+    """Run CLIENT against the gateway. ARGUMENTS go to the client as they are.
+
+    Where the client can be led that way, your own configuration of it stays in force: MCP servers, hooks, history and
+    sessions. --fresh and --home keep a run apart.
+    """
     harness = HARNESSES[client]
-    endpoint = _endpoint(harness, url.rstrip("/").removesuffix("/v1"), key or "local", model, api)
-    arguments = arguments[1:] if arguments[:1] == ("--",) else arguments
+    others = running_gateways() if url is None else ()
+    wanted = (url or DEFAULT_URL).rstrip("/").removesuffix("/v1")
+    try:
+        found, models = find_gateway(wanted, key or "local", others)
+    except DiscoveryError as error:
+        raise click.ClickException(str(error)) from None
+    if found != wanted:
+        click.echo(f"No gateway at {wanted}; using the one at {found}.", err=True)
+    endpoint = endpoint_of(harness, found, key or "local", models, model, api)
     if show:
         folder = (home or Path(tempfile.gettempdir()) / f"turnwire-{client}").absolute()
-        click.echo(shell_script(harness.plan(endpoint, folder, arguments), folder, endpoint.key), nl=False)
+        plan = _planned(harness, endpoint, folder, arguments, own=home is None and not fresh)
+        click.echo(shell_script(plan, folder, endpoint.key), nl=False)
         return
-    try:
-        if home is not None:
-            home.mkdir(parents=True, exist_ok=True)
-            code = _run(harness, endpoint, home.absolute(), arguments)
-        else:
-            with tempfile.TemporaryDirectory(prefix=f"turnwire-{client}-", ignore_cleanup_errors=True) as passing:
-                code = _run(harness, endpoint, Path(passing), arguments)
-    except HarnessMissing as error:
-        raise click.ClickException(str(error)) from None
-    raise SystemExit(code)
+    raise SystemExit(run_client(harness, endpoint, arguments, home, fresh=fresh))
 
 
-def _endpoint(harness: Harness, url: str, key: str, model: str | None, api: str | None) -> Endpoint:
+def endpoint_of(
+    harness: Harness, url: str, key: str, models: list[Any], model: str | None, api: str | None
+) -> Endpoint:
+    """The gateway as the client must know it."""
     if api is not None and api not in harness.apis:
         raise click.ClickException(f"{harness.name} speaks only: {', '.join(harness.apis)}.")
     try:
-        served = choose(served_models(url, key), model)
+        served = choose(models, model)
     except DiscoveryError as error:
         raise click.ClickException(str(error)) from None
+    if served.window < SMALL_WINDOW:
+        roomy = [other.id for other in models if other.window >= SMALL_WINDOW]
+        advice = f"take --model {roomy[0]}" if roomy else "serve a model with a larger window"
+        told = f"{served.id} has a window of {served.window} tokens; an agent's own instructions may not fit"
+        click.echo(f"{told}: {advice}.", err=True)
     return Endpoint(
         url=url,
         model=served.id,
@@ -84,8 +118,31 @@ def _endpoint(harness: Harness, url: str, key: str, model: str | None, api: str 
         window=served.window,
         max_output=served.max_output,
         api=api or harness.apis[0],
+        roles={role: other.id for other in models for role in other.roles},
+        searches="web_search" in served.hosted,
     )
 
 
-def _run(harness: Harness, endpoint: Endpoint, home: Path, arguments: tuple[str, ...]) -> int:
-    return run_plan(harness, harness.plan(endpoint, home, arguments), home)
+def run_client(
+    harness: Harness, endpoint: Endpoint, arguments: tuple[str, ...], home: Path | None, *, fresh: bool
+) -> int:
+    """Run the client to its end; its exit code."""
+    try:
+        if home is not None:
+            home.mkdir(parents=True, exist_ok=True)
+            folder = home.absolute()
+            return run_plan(harness, _planned(harness, endpoint, folder, arguments, own=False), folder)
+        with tempfile.TemporaryDirectory(prefix=f"turnwire-{harness.name}-", ignore_cleanup_errors=True) as passing:
+            folder = Path(passing)
+            return run_plan(harness, _planned(harness, endpoint, folder, arguments, own=not fresh), folder)
+    except HarnessMissing as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _planned(
+    harness: Harness, endpoint: Endpoint, folder: Path, arguments: tuple[str, ...], *, own: bool
+) -> LaunchPlan:
+    """What is done; with `own` over the user's own configuration, where the client can be led that way."""
+    arguments = arguments[1:] if arguments[:1] == ("--",) else arguments
+    plan = harness.layered if own and harness.layered is not None else harness.plan
+    return plan(endpoint, folder, arguments)
