@@ -384,7 +384,7 @@ class Note(_Event, frozen=True, tag="note"):
 
 
 class TokensScored(_Event, frozen=True, tag="tokens_scored"):
-    """Log probabilities of the tokens behind the last delta: token, its value, and its best rivals."""
+    """Log probabilities of the tokens of the last delta: token, its value, and its best rivals."""
 
     tokens: tuple[tuple[str, float, tuple[tuple[str, float], ...]], ...]
 

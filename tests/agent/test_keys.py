@@ -1,4 +1,4 @@
-"""Keys while an answer streams: each counts, however many arrive at once, and arrows are no Escape."""
+"""Keys while an answer streams: each counts, however many arrive at once, and arrows are not Escape."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_another_format_is_refused_and_half_a_line_is_not_read() -> None:
     other = whole.replace(b'"format":1', b'"format":9,"models":3')
     with pytest.raises(CaptureError, match="format 9"):
         list(read_lines(io.BytesIO(other)))
-    with pytest.raises(CaptureError, match="no capture"):
+    with pytest.raises(CaptureError, match="not a capture"):
         list(read_lines(io.BytesIO(b"")))
 
 

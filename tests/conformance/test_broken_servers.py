@@ -65,7 +65,7 @@ def renamed(old: str, new: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 def strict(body: dict[str, Any]) -> dict[str, Any]:
-    """A server that chokes on arguments which are no JSON."""
+    """A server that chokes on arguments which are not JSON."""
     for message in body["messages"]:
         for call in message.get("tool_calls") or ():
             try:

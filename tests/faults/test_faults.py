@@ -149,7 +149,7 @@ async def test_no_turn_is_lost_doubled_or_cut_short_as_a_success(tmp_path: Path,
         broken = {what: count for what, count in tally.items() if what.isupper()}
         assert not broken, tally
         assert tally.total() == 200
-        # It was no fair weather: engines died under running turns, most of which went on elsewhere.
+        # It was not fair weather: engines died under running turns, most of which went on elsewhere.
         assert sum(engine.deaths for engine in engines) >= 5
         assert pool.statistics.migrations >= 10
         assert tally["complete"] >= 100

@@ -98,10 +98,10 @@ def test_what_is_wrong_in_a_file_is_said_with_its_line(tmp_path: Path, content: 
 @pytest.mark.parametrize(
     ("environ", "message"),
     [
-        ({"TURNWIRE_PROT": "1"}, "TURNWIRE_PROT is no setting. Did you mean TURNWIRE_PORT"),
+        ({"TURNWIRE_PROT": "1"}, "TURNWIRE_PROT is not a setting. Did you mean TURNWIRE_PORT"),
         ({"TURNWIRE_PORT": "many"}, "TURNWIRE_PORT: 'port' has a wrong value"),
         ({"TURNWIRE_QUEUE": "-1"}, "TURNWIRE_QUEUE: 'queue' has a wrong value"),
-        ({"TURNWIRE_MODELS": "x"}, "TURNWIRE_MODELS is no setting"),
+        ({"TURNWIRE_MODELS": "x"}, "TURNWIRE_MODELS is not a setting"),
     ],
 )
 def test_a_wrong_variable_is_named(environ: dict[str, str], message: str) -> None:

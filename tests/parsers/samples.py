@@ -40,7 +40,7 @@ ROUTED = (
 )  # fmt: skip
 
 
-# Fields of a table that are no markers.
+# Fields of a table that are not markers.
 SKIPPED = ("name", "aliases", "reasoning_aliases", "turns", "header", "writes", "no_form", "known_by", "ids")
 
 

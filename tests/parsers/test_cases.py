@@ -327,7 +327,7 @@ def test_rescues(name, text, blocks, notes):
     assert codes(turn) == notes
 
 
-# ---------------------------------------------------------------------------------------------- what is no call
+# ---------------------------------------------------------------------------------------------- what is not a call
 
 PROSE = [
     ("hermes", "To call a tool I write <tool_call> and then JSON."),

@@ -27,7 +27,7 @@ REASONED = "reasoning is reported as reasoning; moving it into the answer is a w
 HIDDEN = "the call stage is not exercised, yet the markup is expected to vanish"
 PIPELINE = "framing is kept as text for a second stage of the peer's pipeline, though the message is to the user"
 UNROUTED = "text without a channel is shown as text; these peers drop it"
-MARKUP = "a call that was cut is reported as cut; its markup is no text"
+MARKUP = "a call that was cut is reported as cut; its markup is not text"
 JUDGED_WRONG: dict[str, str] = {
     "deepseek_v3-e1a20052dc": BETWEEN,
     "deepseek_v3_1-3d0078da96": BETWEEN,
@@ -52,7 +52,7 @@ JUDGED_WRONG: dict[str, str] = {
     "minicpm5-993806615b": "a tokenizer's marks for spaces are taken back by who detokenizes; they may be meant",
     "minicpm5-e44b533bae": "an argument the schema does not know is passed on: who called must hear of it",
     "minicpm5-e72f47195a": "of an argument given twice the last counts, and it is reported",
-    "dots-af0f9faa9f": "what is no call stays in the text as it was written, its markers too",
+    "dots-af0f9faa9f": "what is not a call stays in the text as it was written, its markers too",
     "gpt_oss-63cc596ab6": COMPLETE,
     "apriel_1_6-504cc72b0e": "a sentence of the prompt is expected as part of the model's thought",
     "inkling-17d461a3d6": PIPELINE,

@@ -1,4 +1,4 @@
-"""Carriers of seals are no words of the model: where their turn is not recalled, nothing shows that they were there."""
+"""Carriers of seals are not words of the model: where their turn is not recalled, nothing shows them."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class ChatSession:
 
     @property
     def instructions(self) -> str:
-        """What the model is told before the conversation. May be set between turns."""
+        """The system prompt: what the model reads before the conversation. May be set between turns."""
         return self._session.instructions
 
     @instructions.setter

@@ -16,7 +16,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class FrameError(ValueError):
-    """A stream that is no stream of JSON events."""
+    """A stream that is not a stream of JSON events."""
 
 
 class FrameReader:

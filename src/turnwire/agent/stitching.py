@@ -44,7 +44,7 @@ class _Parts:
 
 
 class Stitcher:
-    """Takes the events of one stream. `finish` is the server's own word for how the turn ended; empty until then."""
+    """Takes the events of one stream. `finish` is the server's own term for how the turn ended; empty until then."""
 
     def __init__(self) -> None:
         self.finish = ""

@@ -1,4 +1,4 @@
-"""Python functions as tools: their schema from the signature, their arguments checked, their failures in words.
+"""Python functions as tools: their schema from the signature, their arguments checked, their failures as text.
 
 Promise: a call never raises. Whatever goes wrong (bad JSON, wrong types, an exception, too much time) becomes a result
 that tells the model what to do differently.

@@ -35,7 +35,7 @@ __all__ = [
 FORMAT = 1
 """The version of the format that is written, and the only one that is read."""
 MASKED = -1
-"""Stands for a token id that would have told a secret."""
+"""Stands for a token id that would have revealed a secret."""
 
 
 class CaptureError(ValueError):
@@ -233,6 +233,6 @@ def decode_line(data: bytes) -> Line:
                 f"This capture has format {version.format}; this version of Turnwire reads format {FORMAT}. "
                 "Use the version that wrote it."
             ) from None
-        raise CaptureError(f"A line is no part of a capture: {error}") from None
+        raise CaptureError(f"A line is not part of a capture: {error}") from None
     except msgspec.DecodeError as error:
         raise CaptureError(f"A line is not JSON: {error}") from None

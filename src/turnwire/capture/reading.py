@@ -63,11 +63,11 @@ def read_lines(stream: IO[bytes], *, check: bool = True) -> Iterator[CaptureHead
         data = lines.readline(_LONGEST)
         if not data.endswith(b"\n"):
             if first:
-                raise CaptureError("This is no capture: it has not one whole line.")
+                raise CaptureError("This is not a capture: it does not have one whole line.")
             return
         line = decode_line(data)
         if first and not isinstance(line, CaptureHead):
-            raise CaptureError("This is no capture: its first line is not a head.")
+            raise CaptureError("This is not a capture: its first line is not a head.")
         first = False
         if check and isinstance(line, CapturedTurn) and (kinds := secrets_in(line)):
             raise CaptureError(

@@ -42,7 +42,7 @@ _OPTIONS = (
     click.option("--tokenizer", help="tokenizer.json, or a folder that holds one."),
     click.option("--gpu-layers", type=int, help="Embedded engine: layers on the GPU; -1 is all.  [default: all]"),
     click.option("--profiles", help="A file of model profiles that extends the built-in ones."),
-    click.option("--window", type=int, help="Context window in tokens, where the engine does not tell."),
+    click.option("--window", type=int, help="Context window in tokens, where the engine does not report it."),
     click.option(
         "--history-thinking",
         type=click.Choice(["keep", "model", "drop"]),

@@ -48,7 +48,7 @@ async def run(
 ) -> Report:
     """A report about the server at `url`. `scripted` says that the scenes are played by the engine behind it; `only`
     takes rules by the beginning of their names; `most` is the longest turn in tokens; `excused` are rules
-    that a stand-in cannot show, each with the reason; `told` hears each cell as it is judged."""
+    that a stand-in cannot show, each with the reason; `told` is called with each cell as it is judged."""
     played = stand_in is not None if scripted is None else scripted
     cells: list[Cell] = []
     async with Wire(url, key, limits) as wire:

@@ -1,4 +1,4 @@
-"""An engine stand-in, as the rules use it: told which turn to say, asked which prompt it read.
+"""An engine stand-in, as the rules use it: set to say a given turn, and asked which prompt it read.
 
 Promise: the folder is all that the two share; what is not there yet is nothing.
 
@@ -51,7 +51,9 @@ class Folder:
         try:
             self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         except Exception as error:  # the library raises nothing narrower
-            raise ValueError(f"{folder} is no stand-in's folder: its tokenizer.json cannot be read: {error}") from None
+            raise ValueError(
+                f"{folder} is not a stand-in's folder: its tokenizer.json cannot be read: {error}"
+            ) from None
 
     def play(self, scene: str, turn: int) -> None:
         new = self._folder / "now.new"

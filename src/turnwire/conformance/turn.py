@@ -67,7 +67,7 @@ class Block(msgspec.Struct):
 
     @property
     def arguments(self) -> object | None:
-        """A call's arguments, or None where they are no JSON."""
+        """A call's arguments, or None where they are not JSON."""
         return parsed(self.text)
 
 

@@ -18,7 +18,7 @@ WORDS: dict[Word, str] = {
     "preserved": "the rule holds",
     "adapted": "nothing is lost, but it comes in another form, or later than it could",
     "unsupported": "the server refuses it or does not have it, and says so",
-    "broken": "something is lost or wrong, and the client is not told",
+    "broken": "something is lost or wrong, and the client is not informed",
     "unknown": "the model did not produce the turn that is needed, or nothing outside the server shows it",
 }
 _LONGEST = 600

@@ -226,7 +226,7 @@ def _system(conversation: Conversation) -> str:
 
 
 def _spoken(conversation: Conversation) -> Sequence[Message]:
-    """The messages behind the opening system text."""
+    """The messages after the opening system text."""
     messages = conversation.messages
     place = 0
     while place < len(messages) and messages[place].role in ("system", "developer"):

@@ -141,7 +141,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     def reported(self, cached: int) -> Verdict:
         """The verdict with the engine's own count of cached tokens. Engines cache whole blocks, so a little less than
-        was foreseen is no loss."""
+        was foreseen is not a loss."""
         evicted = self.state == "held" and self.shared - cached > max(_BLOCK, self.shared // 8)
         changes: dict[str, Any] = {"cause": "evicted"} if evicted else {}
         return msgspec.structs.replace(self, cached=cached, **changes)

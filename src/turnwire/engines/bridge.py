@@ -32,7 +32,7 @@ _HELD = 64
 
 
 def refuse(error: EngineError, receiver: Receiver) -> Generation:
-    """A generation that fails as soon as whoever submitted it can hear it."""
+    """A generation that fails as soon as its receiver can be called."""
     return _Refused(error, receiver)
 
 

@@ -110,8 +110,8 @@ _ABORTED = frozenset({"abort", "aborted", "cancelled"})
 
 
 def ended_by(engine: str, word: str | None) -> EngineError:
-    """An end that is not the engine's own completion. One that aborts a generation is on its way out, or was told to:
-    another worker can go on."""
+    """An end that is not the engine's own completion. One that aborts a generation is on its way out, or was asked to
+    go: another worker can go on."""
     kind: Kind = "disconnected" if word in _ABORTED else "internal"
     return EngineError(kind, f"{engine} ended the generation before it was complete ({str(word)[:40]!r})")
 

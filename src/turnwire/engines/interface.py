@@ -46,10 +46,10 @@ class Constraint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hints(msgspec.Struct, frozen=True, kw_only=True):
-    """What helps an engine schedule and cache; none of it changes the tokens. Higher `priority` is served earlier by
-    an engine. In a line before engines a higher `rank`, which only the operator gives, goes before; among equals each
-    `tenant` gets its share by `weight`. A tenant's own turns go by `tier`, which no engine is told, and within a tier
-    each step of `priority` is worth a second of waiting. Whoever is not served by `deadline` (as `time.monotonic`
+    """What helps an engine schedule and cache; none of it changes the tokens. Higher `priority` is served earlier by an
+    engine. In a line before engines a higher `rank`, which only the operator gives, goes before; among equals each
+    `tenant` gets its share by `weight`. A tenant's own turns go by `tier`, which no engine gets to know, and within a
+    tier each step of `priority` is worth a second of waiting. Whoever is not served by `deadline` (as `time.monotonic`
     counts) is no longer waited for. `session` names the conversation, `final` its last turn; `expected_output` is how
     many tokens the client expects; `urgency` (0 to 1) is what waiting weighs against reading a prompt again."""
 
@@ -107,7 +107,8 @@ class EventBatch(msgspec.Struct, frozen=True, gc=False):
 
 class Completion(msgspec.Struct, frozen=True, gc=False):
     """The engine's own end of the generation, with its own counts. The end token that the model stopped at is counted
-    in `output_tokens` but is in no batch. `reasoning_tokens` are told by engines that separate thoughts themselves."""
+    in `output_tokens` but is in no batch. `reasoning_tokens` are reported by engines that separate thoughts
+    themselves."""
 
     reason: FinishReason
     prompt_tokens: int
@@ -121,8 +122,8 @@ Step: TypeAlias = TokenBatch | EventBatch | Completion
 
 
 class EngineError(Exception):
-    """An engine's failure in neutral words. `kind` decides what the client is told and whether another try makes
-    sense; `message` is safe to show."""
+    """An engine's failure in neutral words. `kind` decides what the client is sent and whether another try makes sense;
+    `message` is safe to show."""
 
     def __init__(
         self,
@@ -152,7 +153,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What was discovered at start. `window` is the context length in tokens; `embedding_models` are the ids of a model
-    that answers `embed` beside the served one; `kv_events` is where it tells what its cache holds, rank by rank;
+    that answers `embed` beside the served one; `kv_events` is where it publishes what its cache holds, rank by rank;
     `warnings` say what is missing and which flag sets it."""
 
     name: str
@@ -226,7 +227,7 @@ class Generation(Protocol):
     end, when it does nothing."""
 
     def abort(self) -> None:
-        """Stop the engine's work; the receiver hears nothing more."""
+        """Stop the engine's work; the receiver gets nothing more."""
         ...
 
     def pause(self) -> None:

@@ -1,8 +1,8 @@
 """The llama.cpp adapter: token ids in and out over `/completion` of `llama-server`.
 
 Promise: as for every engine. llama.cpp hides control tokens in its text, so ids are spelled by our own tokenizer. It
-also tells only the last id of tokens that together make one character; these are the ids our tokenizer writes for that
-character, so the ids always spell the text.
+also reports only the last id of tokens that together make one character; these are the ids our tokenizer writes for
+that character, so the ids always spell the text.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _FINISH: Mapping[str, FinishReason] = {"eos": "stop", "word": "stop", "limit": "
 
 class LlamaCppReading(Reading):
     """A `/completion` stream. Stop strings are looked for here, because llama.cpp forgets the ids of what it holds back
-    for them. A control token may be the one that ends the turn, which only the next chunk tells: it waits that long."""
+    for them. A control token may be the one that ends the turn, which only the next chunk shows: it waits that long."""
 
     def __init__(self, request: GenerateRequest, tokenizer: LlamaCppTokenizer, specials: frozenset[int]) -> None:
         self._prompt = len(request.prompt_ids)

@@ -1,6 +1,6 @@
 """The SGLang adapter: token ids in and out over `/generate`.
 
-Promise: as for every engine. SGLang's own text is not used: its stream may already have told the beginning of a stop
+Promise: as for every engine. SGLang's own text is not used: its stream may already have sent the beginning of a stop
 string that it takes back at the end, so our tokenizer spells the ids. Both of its streaming forms (everything so far,
 or only what is new) read the same.
 """
@@ -68,7 +68,7 @@ _FINISH: Mapping[str, FinishReason] = {"stop": "stop", "length": "length"}
 
 
 class SGLangReading(SpelledReading):
-    """A `/generate` stream. A chunk whose ids are as many as the tokens generated so far tells everything anew."""
+    """A `/generate` stream. A chunk whose ids are as many as the tokens generated so far starts over from the first."""
 
     def __init__(self, engine: str, prompt_tokens: int, speller: Speller) -> None:
         super().__init__(engine, prompt_tokens, speller)
@@ -300,7 +300,7 @@ class SGLangEngine(SpellingEngine):
         return SGLangReading(self.name, len(request.prompt_ids), self._speller(request))
 
     def _abort_call(self, call: Call) -> Call:
-        """SGLang looks for closed connections only now and then; told by name, it stops at once."""
+        """SGLang looks for closed connections only now and then; asked by name, it stops at once."""
         return Call("/abort_request", {"rid": call.body["rid"]})
 
 

@@ -136,7 +136,7 @@ class TRTLLMEngine(SpellingEngine):
             raise EngineError("internal", f"TensorRT-LLM at {self._base} serves no model")
         warnings = []
         if self._window is None:
-            warnings.append("trtllm-serve does not tell its window (--max_seq_len): set the window in the profile")
+            warnings.append("trtllm-serve does not report its window (--max_seq_len): set the window in the profile")
         return EngineInfo(
             name="trtllm",
             version=version.version if version else None,

@@ -91,7 +91,7 @@ class VLLMEngine(HTTPEngine):
         )
 
     async def _kv_events(self) -> tuple[KVSource, ...]:
-        """Where it publishes what its cache holds; it tells in its development mode only."""
+        """Where it publishes what its cache holds; it says so in its development mode only."""
         told = await self._maybe("/kv_event_sources", dict[str, dict[str, Any]]) or {}
         host = urlsplit(self._base).hostname or "127.0.0.1"
         found = (kv_source(config, host, int(rank)) for rank, config in sorted(told.items()) if rank.isdecimal())
@@ -128,7 +128,7 @@ class VLLMEngine(HTTPEngine):
         return True
 
     async def _probe_cached(self, block: int) -> bool:
-        """Whether usage tells cached tokens. Some versions tell them only where there are any, hence twice."""
+        """Whether usage has cached tokens. Some versions report them only where there are any, so it is asked twice."""
         prompt = [1] * min(2 * block + 1, (self._window or 4096) - 1)
         for _ in range(2):
             answer = await self._ask("/v1/completions", Chunk, self._probe(prompt))
@@ -193,7 +193,7 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def _cache_facts(metrics: str) -> tuple[int, bool | None]:
-    """Block size, and whether prefix caching is on (None: not told)."""
+    """Block size, and whether prefix caching is on (None: unknown)."""
     for line in metrics.splitlines():
         if line.startswith("vllm:cache_config_info{"):
             facts = dict(re.findall(r'(\w+)="([^"]*)"', line))

@@ -94,7 +94,7 @@ def create_app(gateway: Gateway) -> ASGIApp:
             await asyncio.to_thread(gateway.tracing.close)
 
     rest = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: unrouted, Exception: defect})
-    # A redirect would be made from the Host header, which is the client's word.
+    # A redirect would be made from the Host header, which the client chooses.
     rest.router.redirect_slashes = False
     names = {settings.host, *settings.allowed_hosts, *origin_names(settings.cors_origins)}
     hosts = None if settings.allow_anonymous else frozenset(names)

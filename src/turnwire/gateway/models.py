@@ -89,7 +89,7 @@ class ServedModels(Generic[S]):
         for model in models:
             for name in model.fallbacks:
                 if name not in self._ids:
-                    raise ValueError(f"the fallback {name!r} of {model.id} is no model of this gateway")
+                    raise ValueError(f"the fallback {name!r} of {model.id} is not a model of this gateway")
             for alias in claude_aliases(model.id):
                 self._aliases.setdefault(alias, model)
         self.default = self._roles.get("default", self._models[0])

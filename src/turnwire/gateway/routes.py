@@ -121,7 +121,7 @@ def _rows(path: str) -> list[RouteRow]:
 
 
 def access_of(path: str) -> Access:
-    """Who may use a path; what is not served is for nobody without a key, so that refusals tell nothing."""
+    """Who may use a path; what is not served is for nobody without a key, so that refusals reveal nothing."""
     rows = _rows(path)
     return rows[0].access if rows else "inference"
 

@@ -41,8 +41,8 @@ def run(
     announce: Callable[[str], None] | None = None,
     siblings: Siblings | None = None,
 ) -> None:
-    """Serve until told to stop; `progress` is told of downloads, `announce` gets the ready line instead of standard
-    output, `siblings` are the other processes of the same gateway."""
+    """Serve until told to stop; `progress` is called as downloads advance, `announce` gets the ready line instead of
+    standard output, `siblings` are the other processes of the same gateway."""
     work = _main(settings, listener, progress, announce or _print, siblings)
     with contextlib.suppress(KeyboardInterrupt):
         if sys.platform != "win32":

@@ -59,9 +59,9 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     upstream_model: Annotated[str | None, Meta(description="Its name at the engine, where that is another one.")] = None
     key_env: Annotated[str | None, Meta(description="Environment variable that holds the engine's API key.")] = None
     key_file: Annotated[str | None, Meta(description="File that holds the engine's API key.")] = None
-    window: Annotated[_Tokens | None, Meta(description="Context window in tokens, where the engine does not tell.")] = (
-        None
-    )
+    window: Annotated[
+        _Tokens | None, Meta(description="Context window in tokens, where the engine does not report it.")
+    ] = None
     dialect: Annotated[str, Meta(description="How the model writes; auto finds out.")] = "auto"
     reasoning: Annotated[str | None, Meta(description="Another dialect's reasoning markers.")] = None
     template: Annotated[str | None, Meta(description="Chat template file (Jinja).")] = None
@@ -115,9 +115,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     reasoning: Annotated[str | None, Meta(description="Another dialect's reasoning markers.")] = None
     template: Annotated[str | None, Meta(description="Chat template file (Jinja).")] = None
     tokenizer: Annotated[str | None, Meta(description="tokenizer.json, or a folder that holds one.")] = None
-    window: Annotated[_Tokens | None, Meta(description="Context window in tokens, where the engine does not tell.")] = (
-        None
-    )
+    window: Annotated[
+        _Tokens | None, Meta(description="Context window in tokens, where the engine does not report it.")
+    ] = None
     gpu_layers: Annotated[_Layers | None, Meta(description="Embedded engine: layers on the GPU; -1 is all.")] = None
     profiles: Annotated[str | None, Meta(description="A file of model profiles that extends the built-in ones.")] = None
 

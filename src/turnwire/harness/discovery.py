@@ -18,7 +18,7 @@ import msgspec
 __all__ = ["DiscoveryError", "ListedModel", "choose", "find_gateway", "served_models"]
 
 _TIMEOUT_S = 5.0
-# A gateway that does not tell is taken to have a small window: a client that compacts early beats one that overflows.
+# A gateway that does not say is taken to have a small window: a client that compacts early beats one that overflows.
 _DEFAULT_WINDOW = 32_768
 _DEFAULT_OUTPUT = 8_192
 

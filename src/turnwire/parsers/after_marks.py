@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Ending", "Opening"]
 
 _STOPS: Final = frozenset(" \t.,;:!?)]}>\"'`/|*")
-"""What follows a marker that a sentence speaks of."""
+"""What follows a marker that a sentence mentions."""
 
 
 class Ending:
@@ -42,7 +42,7 @@ class Ending:
 
 
 class Opening:
-    """Reads on after a reasoning opener in mid-sentence: where a space or a stop follows at once, the text speaks of
+    """Reads on after a reasoning opener in mid-sentence: where a space or a stop follows at once, the text mentions
     the marker; anything else is a thought."""
 
     def __init__(self, prose: Prose, machine: Machine) -> None:
@@ -54,7 +54,7 @@ class Opening:
         return None
 
     def finish(self) -> None:
-        """A thought without a word."""
+        """A thought without text."""
         self._prose.opened()
 
     def run(self, text: str, pos: int) -> int:

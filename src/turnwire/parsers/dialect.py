@@ -46,7 +46,7 @@ class Reasoning(msgspec.Struct, frozen=True):
     once: bool = False
     """The markers are ordinary prose, so they count only for one thought that begins the output."""
     mentions: bool = True
-    """A call opener in mid-sentence of a thought only speaks of calls; off where it is a special token."""
+    """A call opener in mid-sentence of a thought only mentions calls; off where it is a special token."""
 
 
 Where: TypeAlias = Literal["anywhere", "line", "start"]

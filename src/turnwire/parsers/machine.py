@@ -62,7 +62,7 @@ class Machine:
         self.reader = reader
 
     def refuse(self) -> None:
-        """It was no call: the text on trial is prose."""
+        """It was not a call: the text on trial is prose."""
         self.reader = self._home
         self._prose.refuse()
 
@@ -72,7 +72,7 @@ class Machine:
         self.refuse()
 
     def disown(self) -> None:
-        """It was no call, but the codec reads on: the text on trial is prose, and so is what follows."""
+        """It was not a call, but the codec reads on: the text on trial is prose, and so is what follows."""
         self._prose.refuse()
 
     def open_call(self, name: str, call_id: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Reads what is no call: text and thoughts, their markers, and the places where a call may begin.
+"""Reads what is not a call: text and thoughts, their markers, and the places where a call may begin.
 
 Promise: each marker does in each place what `TRANSITIONS` says, and is ordinary text where it has no entry. A call
 inside an open thought counts only if the thought does not go on after it.
@@ -98,7 +98,7 @@ class Prose:
         self._labels = False
         self._thought = False
         self._fenced = False
-        self._spoken = 0  # reasoning openers that the text speaks of, and has not yet closed
+        self._spoken = 0  # reasoning openers that the text mentions, and has not yet closed
         reasoning = dialect.reasoning
         self._once = reasoning is not None and reasoning.once
         if dialect.router is None and reasoning is not None:
@@ -252,7 +252,7 @@ class Prose:
             self._think(marker)
 
     def _speak_of(self, marker: str) -> None:
-        """The text speaks of thoughts; it does not begin one."""
+        """The text mentions thoughts; it does not begin one."""
         self._spoken += 1
         self._sink.say("text", marker)
 

@@ -182,7 +182,7 @@ class EventSink:
         return self.kind is not None and not self._space and self.last[-1:] == "`"
 
     def backticked(self) -> bool:
-        """Whether the prose so far ends in a backtick that is no fence, so that what comes next is quoted. Only for
+        """Whether the prose so far ends in a backtick that is not a fence, so that what comes next is quoted. Only for
         readers that know fences: they say the three of them in one piece."""
         return self.ticked() and self.last[-3:] != "```"
 
@@ -246,7 +246,7 @@ class EventSink:
         self._space.clear()
 
     def reject(self, kind: BlockKind) -> None:
-        """It was no call: everything on trial is prose of `kind`."""
+        """It was not a call: everything on trial is prose of `kind`."""
         if self._trial is not None:
             text = "".join(self._trial)
             self._trial = None

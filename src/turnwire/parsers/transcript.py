@@ -16,7 +16,7 @@ __all__ = ["Transcript", "TranscriptBlock", "transcribe"]
 
 
 class TranscriptBlock(msgspec.Struct):
-    """One block. A call that must not be run (cut off, or arguments that are no JSON) is a `malformed_call`."""
+    """One block. A call that must not be run (cut off, or arguments that are not JSON) is a `malformed_call`."""
 
     type: Literal["reasoning", "text", "tool_call", "malformed_call"]
     text: str | None = None

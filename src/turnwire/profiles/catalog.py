@@ -40,8 +40,8 @@ def codex_entry(
     priority: int = 1,
     images: bool = False,
 ) -> dict[str, Any]:
-    """The entry for a model served as `slug`. `window` is what the engine really has, where it tells, and `images`
-    whether it takes them; a model without a profile gets an entry that claims nothing it may not have."""
+    """The entry for a model served as `slug`. `window` is what the engine really has, where it reports one, and
+    `images` whether it takes them; a model without a profile gets an entry that claims nothing it may not have."""
     efforts = profile.efforts if profile is not None else ()
     known = window or (profile.window if profile is not None else None)
     thinks = bool(efforts) or (profile is not None and profile.thinking.default != "never")

@@ -180,7 +180,7 @@ class PromptBuilder:
 
 
 def _tells_thoughts(message: Message) -> bool:
-    """Whether a thought may stand in the message's text: one of the assistant's without a thought beside it."""
+    """Whether a thought may be in the message's text: one of the assistant's without a thought beside it."""
     return message.role == "assistant" and not any(isinstance(block, ReasoningBlock) for block in message.blocks)
 
 

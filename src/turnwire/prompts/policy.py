@@ -82,7 +82,7 @@ class ReplayPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def loop_start(messages: Sequence[Message]) -> int:
-    """Where the running tool loop begins: behind the last user message that brings no tool results."""
+    """Where the running tool loop begins: after the last user message that brings no tool results."""
     for position in range(len(messages) - 1, -1, -1):
         message = messages[position]
         if message.role == "user" and not any(isinstance(block, ToolResultBlock) for block in message.blocks):

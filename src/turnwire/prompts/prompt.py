@@ -122,7 +122,7 @@ class Tokenizer(Protocol):
         ...
 
     def may_cut(self, text: str, at: int) -> bool:
-        """Whether a special token starts at `at` and the ids of what stands before and after, each by itself, are those
+        """Whether a special token starts at `at` and the ids of what comes before and after, each by itself, are those
         of the whole."""
         ...
 

@@ -1,4 +1,4 @@
-"""How many tokens a conversation must have, told from its size alone.
+"""How many tokens a conversation must have, known from its size alone.
 
 Promise: `minimum_tokens` never says more than the prompt will have, and costs microseconds whatever the size: it counts
 characters, and words only where characters leave a doubt and only until there is none. 0 means that nothing is known.

@@ -60,7 +60,7 @@ def stabilise(
 
 
 def _cleaned(message: Message, notes: list[Note]) -> Message:
-    """Without billing lines and empty text; text blocks that stand side by side are one. What the model wrote is left
+    """Without billing lines and empty text; adjacent text blocks are one. What the model wrote is left
     alone."""
     if message.role == "assistant" or _is_clean(message):
         return message
@@ -145,7 +145,7 @@ def _reminder(text: str) -> str:
 
 
 def _hoisted(messages: list[Message], notes: list[Note]) -> list[Message]:
-    """A system message right behind the first user message moves to the front of that message."""
+    """A system message right after the first user message moves to the front of that message."""
     start = 1 if messages and messages[0].role == "system" else 0
     following = start + 1
     if len(messages) <= following or messages[start].role != "user" or messages[following].role == "assistant":

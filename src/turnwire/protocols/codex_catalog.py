@@ -132,7 +132,7 @@ def catalog_problems(catalog: Any) -> list[str]:
     slugs: set[str] = set()
     for number, entry in enumerate(models):
         if not isinstance(entry, dict):
-            problems.append(f"models[{number}] is no object")
+            problems.append(f"models[{number}] is not an object")
             continue
         name = str(entry.get("slug", f"models[{number}]"))
         problems += [f"{name}: {problem}" for problem in _entry_problems(entry)]

@@ -51,7 +51,7 @@ TURN_CLASSES: Mapping[str, str] = {
     "turn": "main",
     "title": "title",
 }
-"""What harnesses call a kind of request, and what it is to us. An unknown word is no class."""
+"""What harnesses call a kind of request, and what it is to us. An unknown word is not a class."""
 
 CLASS_PRIORITY: Mapping[str, int] = {"auxiliary": -1, "title": -1, "background": -2}
 """Nobody waits in front of these; all other classes are 0."""
@@ -128,8 +128,8 @@ def turn_context(
 
 
 def side_class(messages: Sequence[Message], tools: Sequence[Tool], output: OutputFormat | None) -> str | None:
-    """The class of a request that a harness sends beside the conversation under the same session, told by its shape: a
-    first exchange without tools that asks for a title. None for anything else."""
+    """The class of a request that a harness sends beside the conversation under the same session, recognised by its
+    shape: a first exchange without tools that asks for a title. None for anything else."""
     if tools or any(message.role == "assistant" for message in messages):
         return None
     if output is not None and output.schema is not None and list(output.schema.get("properties") or ()) == ["title"]:
@@ -141,7 +141,7 @@ def side_class(messages: Sequence[Message], tools: Sequence[Tool], output: Outpu
 
 
 def dispatch_opt_in(headers: Mapping[str, str]) -> bool | None:
-    """The request's own word on `tool_call_dispatch` events; None where it says nothing."""
+    """The request's own setting of `tool_call_dispatch` events; None where it says nothing."""
     value = headers.get("x-turnwire-dispatch", "").strip().lower()
     if not value:
         return None

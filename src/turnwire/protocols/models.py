@@ -46,7 +46,7 @@ def claude_aliases(model_id: str) -> tuple[str, ...]:
 
 
 def resolve_model(requested: str, rows: Sequence[ModelRow], default: str | None = None) -> tuple[ModelRow | None, bool]:
-    """The row behind a requested id, and whether the id itself is known. An unknown `claude*` or `anthropic*` id, which
+    """The row of a requested id, and whether the id itself is known. An unknown `claude*` or `anthropic*` id, which
     harnesses hard-code for side calls, falls to `default`; any other unknown id gives None."""
     wanted = requested.removesuffix("[1m]")
     for row in rows:

@@ -23,7 +23,7 @@ NOTES: Final[dict[str, str]] = {
     "request.field_ignored": "a field has no effect here",
     "request.input_string": "the arguments of a call came as a string",
     "request.input_unparsed": "the arguments of a call are not JSON; they were kept as the model wrote them",
-    "request.surrogate_replaced": "half of a surrogate pair was replaced; it is no character",
+    "request.surrogate_replaced": "half of a surrogate pair was replaced; it is not a character",
     "system.billing_line_dropped": "a billing line was kept out of the conversation",
     "system.message_expired": "a system message that the client marked as expired was left out",
     "tools.allowed_only": "only the allowed tools are offered to the model",

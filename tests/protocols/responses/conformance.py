@@ -72,7 +72,7 @@ def check_events(events: Sequence[Mapping[str, Any]]) -> list[str]:
 def check_document(document: Any) -> list[str]:
     """What is wrong with a response object."""
     if not isinstance(document, dict):
-        return ["the response is no object"]
+        return ["the response is not an object"]
     problems = []
     if document.get("object") != "response" or not isinstance(document.get("id"), str):
         problems.append("the response lacks id or object")
@@ -97,14 +97,14 @@ def _usage(usage: Any) -> list[str]:
         return ["usage is missing"]
     details = ("input_tokens_details", "cached_tokens"), ("output_tokens_details", "reasoning_tokens")
     problems = [
-        f"usage.{n} is no integer"
+        f"usage.{n} is not an integer"
         for n in ("input_tokens", "output_tokens", "total_tokens")
         if not _whole(usage.get(n))
     ]
     for group, name in details:
         held = usage.get(group)
         if not isinstance(held, dict) or not _whole(held.get(name)):
-            problems.append(f"usage.{group}.{name} is no integer")
+            problems.append(f"usage.{group}.{name} is not an integer")
     if not problems and usage["input_tokens"] + usage["output_tokens"] != usage["total_tokens"]:
         problems.append("usage.total_tokens is not the sum")
     return problems
@@ -116,14 +116,14 @@ def _whole(value: Any) -> bool:
 
 def _item(item: Any) -> list[str]:
     if not isinstance(item, dict):
-        return ["an item is no object"]
+        return ["an item is not an object"]
     kind = item.get("type")
     missing = [name for name in REQUIRED.get(str(kind), ("id",)) if item.get(name) is None]
     problems = [f"{kind} item lacks {name}" for name in missing]
     if isinstance(item.get("id"), str) and "_" not in item["id"]:
         problems.append(f"{kind} item id has no underscore")
     if kind == "function_call" and not isinstance(item.get("arguments"), str):
-        problems.append("function_call arguments are no string")
+        problems.append("function_call arguments are not a string")
     return problems
 
 

@@ -138,4 +138,4 @@ def test_damaged_framing_is_found(data: bytes) -> None:
 
 def test_nothing_is_not_a_stream() -> None:
     assert check_events([]) == ["the stream has no terminal event"]
-    assert check_document([]) == ["the response is no object"]
+    assert check_document([]) == ["the response is not an object"]

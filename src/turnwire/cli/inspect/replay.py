@@ -126,5 +126,5 @@ def _expected(path: str) -> list[ParsedBlock]:
         return msgspec.json.decode(Path(path).read_bytes(), type=list[ParsedBlock])
     except msgspec.DecodeError as error:
         raise CaptureError(
-            f'{path} is no list of blocks like [{{"kind": "tool_call", "name": "ls", "arguments": {{}}}}]: {error}'
+            f'{path} is not a list of blocks like [{{"kind": "tool_call", "name": "ls", "arguments": {{}}}}]: {error}'
         ) from None

@@ -1,7 +1,7 @@
 """`turnwire launch`: run a real client against the gateway, over the user's own configuration or apart from it.
 
-Promise: a client that is not installed or a gateway that does not answer is told in one sentence; no file of the user's
-own is written.
+Promise: a client that is not installed or a gateway that does not answer is reported in one sentence; no file of the
+user's own is written.
 """
 
 from __future__ import annotations

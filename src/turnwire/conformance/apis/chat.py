@@ -100,7 +100,7 @@ class _Stream:
             return  # an event that a client opted into, or that clients of this API skip
         chunk = parsed(frame.data)
         if not isinstance(chunk, dict):
-            self.turn.problem("fields", f"an event that is no JSON object: {clipped(frame.data, 80)}")
+            self.turn.problem("fields", f"an event that is not a JSON object: {clipped(frame.data, 80)}")
         elif chunk.get("error") is not None:
             self.turn.error = clipped(string(chunk, "error", "message") or chunk["error"])
         else:

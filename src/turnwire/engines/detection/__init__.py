@@ -1,1 +1,1 @@
-"""Which server answers at an address, and what it tells of its models."""
+"""Which server answers at an address, and what it says of its models."""

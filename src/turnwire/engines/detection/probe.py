@@ -36,7 +36,7 @@ class ServerModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found. `base` is the address without `/v1`; `template` is the chat template, where it is told."""
+    """What was found. `base` is the address without `/v1`; `template` is its chat template, where it shows one."""
 
     kind: ServerKind
     base: str
@@ -136,7 +136,7 @@ def _texts(*values: object) -> tuple[str, ...]:
 
 
 async def _plain(probe: _Probe, kind: ServerKind, answers: Mapping[str, Answer]) -> ServerFacts:
-    """Servers that tell all they tell in `/v1/models`."""
+    """Servers that say all they say in `/v1/models`."""
     models = tuple(
         ServerModel(
             id=row["id"],

@@ -1,4 +1,4 @@
-"""How servers are told apart: a table of questions and the answers that give a server away.
+"""How servers are recognised: a table of questions and the answers that give a server away.
 
 Promise: pure. The rows are tried from top to bottom and the first that fits decides, so a server that imitates another
 (SGLang answers Ollama's list, several answer `/version`) comes before the one it imitates. No question may cost

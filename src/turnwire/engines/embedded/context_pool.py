@@ -51,7 +51,7 @@ class ContextPool:
         self._admit()
 
     def _admit(self) -> None:
-        # The first in line is never overtaken by a smaller one behind it: a long prompt would starve.
+        # The first in line is never overtaken by a smaller one after it: a long prompt would starve.
         while self._waiting and self._slots:
             _, _, tokens, turn = self._waiting[0]
             if turn.done():

@@ -101,7 +101,7 @@ DEFAULT_MODEL = "smollm2-135m"
 
 
 class Progress(Protocol):
-    """Where a download tells how far it is."""
+    """Where a download reports its progress."""
 
     def __call__(self, label: str, done: int, total: int) -> None: ...
 
@@ -235,8 +235,8 @@ _PROGRESS_LINE = re.compile(r"Progress (\d+) of (\d+)")
 
 
 def download_wheel(requirement: str, folder: Path, moved_on: Callable[[float], None]) -> Path:
-    """A package's wheel, by the user's own pip configuration (mirrors, proxies, certificates). `moved_on` is told how
-    much of it has arrived."""
+    """A package's wheel, by the user's own pip configuration (mirrors, proxies, certificates). `moved_on` is called
+    with how much of it has arrived."""
     command = [
         *_pip(), "download", "--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--no-cache-dir",
         "--progress-bar", "raw", "--dest", str(folder), requirement,

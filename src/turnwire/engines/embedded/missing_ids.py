@@ -1,7 +1,7 @@
 """Ids that llama.cpp left out of its stream, worked out from the bytes that became visible.
 
 Promise: what is found spells exactly those bytes with exactly as many tokens. llama.cpp holds back tokens that end
-inside a code point and then tells only the last id of the group; each of the others is a vocabulary entry that is no
+inside a code point and then reports only the last id of the group; each of the others is a vocabulary entry that is no
 whole text by itself, and there are few of those.
 """
 
@@ -18,8 +18,8 @@ __all__ = ["EmbeddedReading", "Fragments"]
 
 
 class Fragments:
-    """The entries of a vocabulary that are no whole text. `kind` is the vocabulary's kind as GGUF names it: byte-level
-    ones spell bytes as characters, the others have one entry per byte (`<0xE2>`)."""
+    """The entries of a vocabulary that are not a whole text. `kind` is the vocabulary's kind as GGUF names it:
+    byte-level ones spell bytes as characters, the others have one entry per byte (`<0xE2>`)."""
 
     def __init__(self, kind: object, tokens: Sequence[str]) -> None:
         alphabet = byte_alphabet() if kind == "gpt2" else None
@@ -35,7 +35,7 @@ class Fragments:
         self._spelled = {token: spelled for spelled, token in self._ids.items()}
 
     def recover(self, text: str, count: int, told: Sequence[int]) -> list[int] | None:
-        """The `count` ids that spell `text` and end with the told one; None where that cannot be."""
+        """The `count` ids that spell `text` and end with the reported one; None where that cannot be."""
         last = self._spelled.get(told[-1]) if told else None
         whole = text.encode("utf-8")
         if last is None or not whole.endswith(last):

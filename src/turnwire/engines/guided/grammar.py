@@ -125,7 +125,7 @@ class Grammar:
     def members(
         self, hint: str, pairs: Mapping[str, str], required: Collection[Any], separator: str, extra: str | None = None
     ) -> str:
-        """Members in the given order, those not required left out at will, `extra` ones behind them. Two rules per
+        """Members in the given order, those not required left out at will, then `extra` ones. Two rules per
         member: for what may follow when nothing was written yet, and when something was."""
         first = f"({extra} ({separator} {extra})*)?" if extra else '""'
         then = f"({separator} {extra})*" if extra else '""'

@@ -59,7 +59,7 @@ def _json_faults(text: str, schema: dict[str, Any]) -> tuple[str, ...]:
 
 
 class ConstraintPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """How to ask for a turn. `prefill` is text to put behind the prompt and to count as the model's own first words;
+    """How to ask for a turn. `prefill` is text to append to the prompt and to count as the model's own first words;
     `suffix` is to be counted as its last ones once the engine has finished by itself. `check` is None where the client
     demanded nothing."""
 

@@ -28,8 +28,8 @@ _SIZES = {b"%x" % size: size for size in range(1, 2048)}
 
 
 class MalformedAnswer(Exception):
-    """Bytes that are no HTTP/1.1 answer; the message says what is wrong with them. `before` are the body bytes of the
-    same read that came before."""
+    """Bytes that are not an HTTP/1.1 answer; the message says what is wrong. `before` are the body bytes of the same
+    read that came before."""
 
     before = b""
 

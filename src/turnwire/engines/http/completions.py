@@ -1,6 +1,6 @@
 """The OpenAI completions stream, as engines extend it with token ids: its values, and one way to read it.
 
-Promise: a chunk is decoded straight into typed values and unknown fields are passed over; the end token is told apart
+Promise: a chunk is decoded straight into typed values and unknown fields are passed over; the end token is kept apart
 from the text's tokens.
 """
 
@@ -105,7 +105,7 @@ class CompletionsReading(Reading):
     def feed(self, events: bytes) -> TokenBatch | None:
         chunks = decode_chunks(events)
         if len(chunks) == 1 and len(chunks[0].choices) == 1:
-            # By far the most frequent case: one token, and nothing else to tell.
+            # By far the most frequent case: one token, and nothing else to report.
             choice = chunks[0].choices[0]
             if choice.finish_reason is None and choice.logprobs is None and chunks[0].usage is None:
                 sampled = tuple(choice.token_ids or ())
@@ -140,7 +140,7 @@ class CompletionsReading(Reading):
         return TokenBatch(text, tuple(ids), tuple(logprobs)) if text or ids else None
 
     def close(self) -> Completion | None:
-        """The completion, also of a server that told no usage."""
+        """The completion, also of a server that reported no usage."""
         if self.end is None and self._reason is not None:
             self.end = self._completion(None)
         return self.end
@@ -173,14 +173,14 @@ class CompletionsReading(Reading):
 
 
 def failed(engine: str, chunk: Chunk) -> EngineError:
-    """The failure that a chunk without choices tells of."""
+    """The failure that a chunk without choices reports."""
     if chunk.error is not None:
         return failed_with(engine, chunk.error)
     return failure(engine, chunk.message or "", status=chunk.code or 500)
 
 
 def failed_with(engine: str, error: dict[str, Any] | str) -> EngineError:
-    """The failure that an event's `error` tells of."""
+    """The failure that an event's `error` reports."""
     if isinstance(error, str):
         return failure(engine, error)
     code, said = error.get("code"), str(error.get("message", ""))

@@ -133,7 +133,7 @@ class Connection(asyncio.Protocol):
             exchange.lost(error)
 
     def drop(self) -> None:
-        """Close at once, whatever is under way; its exchange hears nothing more."""
+        """Close at once, whatever is under way; its exchange gets nothing more."""
         self.exchange = None
         self._rest = b""
         self.transport.abort()

@@ -1,4 +1,4 @@
-"""What `/v1/models` tells of the models that an engine serves; unknown fields are passed over.
+"""What `/v1/models` says of the models that an engine serves; unknown fields are passed over.
 
 Promise: any list of models that has ids can be read.
 """
@@ -11,7 +11,7 @@ __all__ = ["Models", "ServedModel"]
 
 
 class ServedModel(msgspec.Struct):
-    """A model under the name it is served by, with its window where the engine tells it."""
+    """A model under the name it is served by, with its window where the engine reports it."""
 
     id: str
     max_model_len: int | None = None

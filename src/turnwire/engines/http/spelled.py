@@ -13,7 +13,7 @@ __all__ = ["SpelledReading", "SpellingEngine"]
 
 
 class SpelledReading(Reading):
-    """A stream of ids. `prompt_tokens` counts where the engine tells no count of its own."""
+    """A stream of ids. `prompt_tokens` counts where the engine reports no count of its own."""
 
     def __init__(self, engine: str, prompt_tokens: int, speller: Speller) -> None:
         self._engine = engine
@@ -21,7 +21,7 @@ class SpelledReading(Reading):
         self._speller = speller
 
     def _spell(self, ids: list[int], logprobs: list[TokenLogprob]) -> str:
-        """The text that became certain; what stands behind a stop string is taken out of both lists."""
+        """The text that became certain; what comes after a stop string is taken out of both lists."""
         text, taken = self._speller.feed(ids)
         del ids[taken:], logprobs[taken:]
         return text

@@ -3,7 +3,7 @@
 Promise: one wake-up of the socket is one call of the receiver, without a task or a wait between them. A connection that
 fails before the answer's head is `unreachable`, later `disconnected`; an idle connection that the engine had dropped
 meanwhile is replaced once. An answer that ends without the engine's own finish is never a success. After the end, or
-after `abort`, the receiver hears nothing more.
+after `abort`, the receiver gets nothing more.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Stream:
     # ------------------------------------------------------------------------------------------------- connecting
 
     def connected(self, connection: Connection) -> None:
-        """The connection stands: send the request."""
+        """The connection is open: send the request."""
         self._dialling = None
         self._connection, connection.exchange = connection, self
         if self._paused:
@@ -237,7 +237,7 @@ class Stream:
         self._receiver.done(completion)
 
     def _last_event(self) -> None:
-        """An event without its blank line, at the end of the answer. One that was cut is no event."""
+        """An event without its blank line, at the end of the answer. One that was cut is not an event."""
         try:
             array = self._events.finish()
             batch = self._reading.feed(array) if array is not None else None
@@ -314,7 +314,7 @@ class Stream:
         self._receiver.failed(error)
 
     def _leave(self) -> None:
-        """Let go of everything; the receiver hears nothing more."""
+        """Let go of everything; the receiver gets nothing more."""
         self._over = True
         self.received = _ignored
         if self._timer is not None:

@@ -17,7 +17,7 @@ __all__ = ["Attempts", "Budget", "Next", "next_step"]
 
 Next: TypeAlias = Literal["retry", "migrate", "give_up"]
 
-# The engine's word: what follows if this worker had said nothing, and if it had. Whatever cannot move is given up.
+# The kind of failure: what follows if this worker had said nothing, and if it had. Whatever cannot move is given up.
 _NEXT: Mapping[Kind, tuple[Next, Next]] = {
     "unreachable": ("retry", "migrate"),
     "disconnected": ("retry", "migrate"),

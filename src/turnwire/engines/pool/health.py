@@ -1,4 +1,4 @@
-"""A worker's health, from what its turns and its probes tell: healthy, suspect or down.
+"""A worker's health, from what its turns and its probes show: healthy, suspect or down.
 
 Promise: sans-IO; every time is given. A refused worker is left alone until the time it named (or a growing pause) is
 over; one that is gone or fails again and again takes no turn until a probe succeeds; one that is slower than its own

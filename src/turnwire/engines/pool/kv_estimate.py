@@ -1,4 +1,4 @@
-"""What a worker's cache probably holds, where the worker does not tell: what it was given lately.
+"""What a worker's cache probably holds, where the worker does not publish it: what it was given lately.
 
 Promise: sans-IO, bounded, and never a block whose beginning is not held too. What was only sent counts for a short
 time; what was served counts until the room is needed, and then the ends of prefixes go before their beginnings.

@@ -1,4 +1,4 @@
-"""What each worker's cache holds, as the workers themselves tell it by events.
+"""What each worker's cache holds, as the workers themselves publish it by events.
 
 Promise: sans-IO. The work for an event is linear in its blocks; one walk over a prompt's blocks answers for all workers
 at once; what is kept per worker is bounded. A block counts only while all blocks before it are held too, so a prefix
@@ -68,7 +68,7 @@ class KVIndex:
         return len(self._workers[name].names)
 
     def block_size(self, name: str) -> int:
-        """How many tokens a worker's blocks have; 0 until it has told of one."""
+        """How many tokens a worker's blocks have; 0 until it has published one."""
         return self._workers[name].size
 
     def apply(self, name: str, events: Sequence[KVEvent]) -> None:

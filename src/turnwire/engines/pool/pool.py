@@ -336,7 +336,7 @@ class WorkerPool:
             self._ticking = asyncio.get_running_loop().call_later(pause, self._tick)
 
     def _tick(self) -> None:
-        """Look after turns that hear nothing and turns that wait for nobody."""
+        """Look after turns that receive nothing and turns that wait in vain."""
         self._ticking = None
         now = asyncio.get_running_loop().time()
         for turn in tuple(self._running):

@@ -38,7 +38,7 @@ class Placement(msgspec.Struct, frozen=True):
     waiting: int
 
     def route(self, prompt: int, queued: float) -> Route:
-        """The same, as receivers are told."""
+        """The same, for receivers."""
         return Route(
             worker=self.worker.name,
             label=self.worker.label,

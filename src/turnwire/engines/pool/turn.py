@@ -1,7 +1,7 @@
 """One turn of a pool: it waits for a worker, runs on it, and goes on elsewhere when that one fails.
 
 Promise: a turn holds at most one place, from the moment a worker takes it until that worker is done with it; the
-receiver hears one generation, whichever workers made it, and exactly one end.
+receiver gets one generation, whichever workers made it, and exactly one end.
 """
 
 from __future__ import annotations

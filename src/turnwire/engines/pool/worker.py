@@ -37,7 +37,7 @@ _ESTIMATED = 64
 
 class Worker:
     """See the module. `active` counts running turns; `info` is what was found; a `draining` worker gets no new turn.
-    `label` is what clients are told in place of the name, which is an address."""
+    `label` is shown to clients in place of the name, which is an address."""
 
     def __init__(self, engine: Engine, name: str) -> None:
         self.engine = engine
@@ -80,11 +80,11 @@ class Worker:
 
     @property
     def tells(self) -> bool:
-        """Whether it tells all that its cache holds."""
+        """Whether it publishes all that its cache holds."""
         return bool(self._feeds) and all(feed.complete for feed in self._feeds)
 
     def holds(self, prompt: PromptBlocks, told: Mapping[str, Held], now: float) -> Held:
-        """What its cache holds of a prompt's beginning: as it tells itself (`told`, the index's answer), else as it
+        """What its cache holds of a prompt's beginning: as it publishes itself (`told`, the index's answer), else as it
         probably does."""
         said = max((told[feed.name] for feed in self._feeds if feed.name in told), key=_tokens, default=Held())
         if self.tells:
@@ -119,7 +119,7 @@ class Worker:
         try:
             from turnwire.engines.pool.kv_subscriber import KVSubscriber
         except ImportError:
-            log.warning("%s publishes KV events; to hear them: pip install turnwire[kv-events]", self.name)
+            log.warning("%s publishes KV events; to receive them: pip install turnwire[kv-events]", self.name)
             return
         feeds = [KVSubscriber(source, self.index, f"{self.name}#{rank}") for rank, source in enumerate(sources)]
         self._feeds = [feed for feed in feeds if feed.open()]
@@ -135,7 +135,7 @@ class Worker:
         return self.info
 
     async def close(self) -> None:
-        """Close the engine, and hear nothing more of its cache."""
+        """Close the engine, and stop listening to its cache."""
         feeds, self._feeds = self._feeds, []
         for feed in feeds:
             await feed.close()

@@ -66,7 +66,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Performance(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request gets to hear: its batches in order, the ids of all of them, and how it ends. `reason` is None
+    """What one request receives: its batches in order, the ids of all of them, and how it ends. `reason` is None
     where the engine fails after these batches instead of finishing."""
 
     batches: tuple[TokenBatch, ...]
@@ -140,7 +140,7 @@ class Script:
         return lines[min(conversation.assistant_turns, len(lines) - 1)]
 
     def behind(self, line: Line, prompt_ids: Sequence[int]) -> Line:
-        """The line as it is said behind a prompt. Where the prompt has opened a thought and the line neither thinks nor
+        """The line as it is said after a prompt. Where the prompt has opened a thought and the line neither thinks nor
         ends a thought, it ends that one first, as a model with nothing to think does."""
         if _CLOSED in line.text or line.text.lstrip().startswith(_OPENED):
             return line

@@ -96,7 +96,7 @@ _CHUNKS = msgspec.json.Decoder(list[_Chunk])
 
 
 class ChatReading(Reading):
-    """A Chat Completions stream. `learn` is told the name under which thoughts came."""
+    """A Chat Completions stream. `learn` is called with the name under which thoughts came."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class ChatReading(Reading):
         return EventBatch(taken) if taken else None
 
     def close(self) -> Completion | None:
-        """The completion. Usage comes in a chunk of its own after the finish, where the server tells it at all."""
+        """The completion. Usage comes in a chunk of its own after the finish, where the server reports it at all."""
         if self.end is None and self._reason is not None:
             reason = "tool_calls" if self._reason == "stop" and self._blocks.called else self._reason
             usage = self._usage or UsageCounts(self._prompt, 0)
@@ -235,7 +235,7 @@ class _Model(msgspec.Struct):
 
     @property
     def window(self) -> int | None:
-        """The context length, under whichever name this server tells it."""
+        """The context length, under whichever name this server gives it."""
         return self.max_model_len or self.context_length or self.context_window or self.max_input_tokens
 
 

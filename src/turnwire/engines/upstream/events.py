@@ -2,7 +2,7 @@
 
 Promise: blocks open once and close once, in the order their first delta came; argument text is passed on as it arrives
 and checked as JSON when its call closes; deltas are never looked into for markup. A call keeps the server's id, unless
-that id is taken in the conversation or is no word that every API can carry.
+that id is taken in the conversation or is not one that every API can carry.
 """
 
 from __future__ import annotations

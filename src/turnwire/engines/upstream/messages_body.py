@@ -130,7 +130,7 @@ def _arguments(block: ToolCallBlock, notes: list[Note]) -> dict[str, Any]:
     try:
         return msgspec.json.decode(tool_arguments(block), type=dict[str, Any])
     except msgspec.DecodeError:
-        notes.append(Note("upstream.arguments", f"The arguments of {block.name} are no JSON object; sent as text."))
+        notes.append(Note("upstream.arguments", f"The arguments of {block.name} are not a JSON object; sent as text."))
         return dict(raw_input(block.arguments))
 
 

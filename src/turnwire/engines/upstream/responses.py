@@ -1,7 +1,7 @@
 """The upstream adapter for Responses servers: items out, events in, order kept both ways.
 
 Promise: as for Chat Completions upstream (mapped, never parsed again), and the order of thoughts, text and calls is
-kept, because this API has words for it. Opaque reasoning (`encrypted_content`) travels as the block's seal.
+kept, because this API can express it. Opaque reasoning (`encrypted_content`) travels as the block's seal.
 """
 
 from __future__ import annotations

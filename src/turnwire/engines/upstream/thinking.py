@@ -1,4 +1,4 @@
-"""A client's wish for thinking in the words of each kind of server.
+"""A client's wish for thinking, as each kind of server is asked for it.
 
 Promise: on, off, an effort and a budget are said to every server that has a word for them; what it has no word for is
 said in the nearest one, with a note. A wish that was not made is not sent.

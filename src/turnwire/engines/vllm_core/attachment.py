@@ -1,4 +1,4 @@
-"""What the engine cores at an address told when they were ready, kept for the next process that binds it.
+"""What the engine cores at an address reported when they were ready, kept for the next process that binds it.
 
 Promise: a frontend that is started again finds what it needs to go on with running cores, which say it only once; a
 file that is missing, foreign or damaged means that nothing is known, never an error.
@@ -19,7 +19,7 @@ __all__ = ["Attachment", "recall", "remember", "state_file"]
 
 
 class Attachment(msgspec.Struct):
-    """What the cores told, by rank, and the sizes of their vocabularies, which only a probe tells."""
+    """What the cores reported, by rank, and the sizes of their vocabularies, which only a probe shows."""
 
     cores: dict[int, Ready]
     vocabularies: dict[int, int]

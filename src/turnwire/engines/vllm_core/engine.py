@@ -45,7 +45,7 @@ _STRAYS = 1024
 
 class VLLMCoreEngine:
     """The engine cores that connect to `address` (tcp://HOST:PORT and the two ports after it). `limit` bounds the
-    generations in flight; `state` is the file that keeps what the cores told."""
+    generations in flight; `state` is the file that keeps what the cores reported."""
 
     name = "vLLM core"
     capabilities = Capabilities(
@@ -157,7 +157,7 @@ class VLLMCoreEngine:
         self._running[generation.id] = generation
 
     def drop(self, generation: CoreGeneration, *, running: bool) -> None:
-        """A generation is over; the core is told where it still works on it."""
+        """A generation is over; the core is asked to stop where it still works on it."""
         del self._running[generation.id]
         core = self._cores.get(generation.rank)
         if core is not None:
@@ -184,7 +184,7 @@ class VLLMCoreEngine:
             generation.abort()
 
     def _abort(self, rank: int, request_id: str) -> bool:
-        """Whether the core could be told."""
+        """Whether the core could be asked."""
         try:
             self._wire.send(rank, ABORT, [request_id])
         except EngineError as error:

@@ -78,7 +78,7 @@ class CoreGeneration:
     # ------------------------------------------------------------------------------------------- for the submitter
 
     def abort(self) -> None:
-        """Stop the core's work; the receiver hears nothing more."""
+        """Stop the core's work; the receiver gets nothing more."""
         self._end(running=self._finish is None)
 
     def pause(self) -> None:

@@ -50,7 +50,7 @@ class Hello(msgspec.Struct):
 
 
 class Ready(msgspec.Struct, omit_defaults=True):
-    """What a core tells of itself once the model is loaded."""
+    """What a core reports of itself once the model is loaded."""
 
     vllm_version: str
     max_model_len: int

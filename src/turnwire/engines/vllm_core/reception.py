@@ -2,7 +2,7 @@
 
 Promise: a core serves only once its version's layout is known and the size of its vocabulary is learnt. One that dies
 is noticed by its connection, one that hangs because it owes an answer and does not even answer a call; both are
-reported once. What the cores told is kept, so that the next process at this address can go on with them.
+reported once. What the cores reported is kept, so that the next process at this address can go on with them.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class Reception:
     # ------------------------------------------------------------------------------------------ cores come and go
 
     async def _adopt(self, core: Core) -> None:
-        """Learn what a new core did not tell, and let it serve."""
+        """Learn what a new core did not report, and let it serve."""
         try:
             core.vocabulary = await self._probe(core.rank)
         except (EngineError, TimeoutError) as error:
@@ -210,7 +210,7 @@ class Reception:
             del self._probes[name]
 
     async def _keep(self) -> None:
-        """Keep what the cores told for a process after this one."""
+        """Keep what the cores reported for the process after this one."""
         attachment = Attachment(
             {core.rank: core.ready for core in self.cores if core.up},
             {core.rank: core.vocabulary for core in self.cores if core.up},

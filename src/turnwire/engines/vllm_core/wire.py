@@ -31,7 +31,7 @@ _QUEUE = 4096
 _LINGER = 200
 """Milliseconds that a closed socket takes at most to send what is left."""
 _SECOND_LOOKS = (0.05, 0.3)
-"""Seconds after which a lost connection is looked at again: the sockets hear of it a little later."""
+"""Seconds after which a lost connection is looked at again: the sockets learn of it a little later."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _HELLO = msgspec.msgpack.Decoder(Hello)
@@ -196,7 +196,7 @@ class CoreWire:
             try:
                 told = _HELLO.decode(rest[-1] if rest else b"")
             except msgspec.DecodeError:
-                log.warning("a message on %s that is no engine core's was passed over", self._places[0])
+                log.warning("a message on %s that is not an engine core's was passed over", self._places[0])
                 continue
             if told.parallel_config_hash:
                 self._owner.refused(

@@ -79,7 +79,7 @@ class AdminRoutes:
         return [live_turn(turn, now) for turn in sorted(turns, key=lambda turn: turn.record.started)]
 
     async def cancel(self, request: Request) -> Response:
-        """End a running turn; its client hears that the operator did."""
+        """End a running turn; its client is sent that as the reason."""
         wanted = request.path_params["turn_id"]
         for turn in self._gateway.heartbeat.turns():
             if isinstance(turn, Turn) and turn.record.turn_id == wanted:

@@ -46,7 +46,7 @@ class Api(Protocol[E]):
         ...
 
     async def finished(self, turn: TurnRecord[E]) -> None:
-        """The engine has finished a turn: keep what must be kept of it before its client hears the end."""
+        """The engine has finished a turn: keep what must be kept of it before its client gets the end."""
         ...
 
     async def end(self, turns: Sequence[TurnRecord[E]]) -> None:

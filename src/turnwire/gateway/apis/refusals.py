@@ -44,7 +44,7 @@ def _refused(request: Request, failure: TurnFailure) -> Response:
 
 
 def answering(handler: Handler, refused: Callable[[str, TurnFailure], None]) -> Handler:
-    """A handler whose TurnFailure becomes a refusal; `refused` hears of it."""
+    """A handler whose TurnFailure becomes a refusal; `refused` is called with it."""
 
     async def answer(request: Request) -> Response:
         try:

@@ -1,6 +1,6 @@
 """Responses: turns that can be stored, continued, polled, followed, cancelled and compacted.
 
-Promise: a response can be asked for while it runs, and a stored one is written before its client hears that it is
+Promise: a response can be asked for while it runs, and a stored one is written before its client learns that it is
 complete; an overflow reaches Codex as the one event that makes it compact.
 """
 
@@ -148,7 +148,7 @@ class Responses:
 
 
 def _failed_openly(running: RunningResponse) -> bool:
-    """Whether the client was told of a failure in its stream, so that the response exists for it."""
+    """Whether a failure was sent to the client in its stream, so that the response exists for it."""
     return isinstance(running.writer, responses.StreamEncoder) and running.writer.failed
 
 

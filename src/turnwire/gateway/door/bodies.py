@@ -24,7 +24,7 @@ _ZSTD_SLICE = 512
 
 
 def expand(body: bytes, encoding: str, limit: int) -> bytes:
-    """The body behind a `Content-Encoding` header. Several encodings are undone last first."""
+    """The body that a `Content-Encoding` header describes. Several encodings are undone last first."""
     layers = [name for part in encoding.lower().split(",") if (name := part.strip()) not in ("", "identity")]
     if len(layers) > _MAX_LAYERS:
         raise TurnFailure("invalid_request", f"content-encoding: at most {_MAX_LAYERS} encodings", code="bad_encoding")

@@ -1,7 +1,7 @@
 """Bounds on the HTTP connection itself, below any API: the size of a request's head and how long it may take.
 
 Promise: a head over its limits is answered 431 and a request that does not arrive whole in time 408, both before the
-application hears of them; a connection that is being closed is gone within a bound, whether its peer reads or not. An
+application sees them; a connection that is being closed is gone within a bound, whether its peer reads or not. An
 answer that streams can be written straight to the connection. This leans on parts of uvicorn that are not its public
 interface, so its version is pinned.
 """
@@ -36,7 +36,7 @@ class HttpBounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Listener(Protocol):
-    """Who is told what the client of a direct answer does."""
+    """Who is called when the client of a direct answer falls behind, catches up or leaves."""
 
     def pause(self) -> None: ...
 

@@ -44,7 +44,7 @@ class KeyUse:
             self._tokens = min(per_minute, self._tokens + (now - self._filled) * per_minute / 60)
             self._filled = now
             if self._tokens < 1:
-                # Rounded up and a little more: who comes back just when told must not be told again.
+                # Rounded up and a little more: a client that comes back just when asked to must not be refused again.
                 wait = math.ceil((1 - self._tokens) * 600 / per_minute) / 10 + 0.1
                 raise TurnFailure(
                     "rate_limited",

@@ -45,7 +45,7 @@ def _is_private(host: str) -> bool:
     else:
         mapped = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None)
         return not address.is_global or (mapped is not None and not mapped.is_global)
-    # What is no plain address must be a name with a public-looking ending: 2130706433, 0x7f.1 and 127.1 are
+    # What is not a plain address must be a name with a public-looking ending: 2130706433, 0x7f.1 and 127.1 are
     # addresses to some resolvers.
     last = host.rpartition(".")[2]
     if "." not in host or not last.isascii() or not last.replace("-", "").isalnum() or last[0].isdigit():

@@ -144,7 +144,7 @@ class Keyring:
             raise KeysError(f"The keys file {path} cannot be read: {error}") from None
 
     def find(self, secret: str | None) -> Key | None:
-        """The key behind a secret. Every stored hash is compared, so that time says nothing."""
+        """The key that a secret belongs to. Every stored hash is compared, so that time says nothing."""
         if not self:
             return ANONYMOUS
         self._reread()

@@ -36,7 +36,7 @@ _LISTED_S = 60.0
 
 
 class HostedTools:
-    """Every `[tools.NAME]` of the settings. A name that is no vendor's tool is the label of an MCP server."""
+    """Every `[tools.NAME]` of the settings. A name that is not a vendor's tool is the label of an MCP server."""
 
     def __init__(self, settings: Mapping[str, ToolSettings]) -> None:
         self._settings = settings

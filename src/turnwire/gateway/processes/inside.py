@@ -1,4 +1,4 @@
-"""What one of several gateway processes tells its siblings, on a socket in the folder that they share.
+"""What one of several gateway processes reports to its siblings, on a socket in the folder that they share.
 
 Promise: what this process knows by itself and nothing else; what it counted is left to the others when it ends.
 """

@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = ["MetricsPage", "merged_workers"]
 
-# Gauges that every process tells of the same thing.
+# Gauges of which every process reports the same value.
 _SAME = ("turnwire_workers{", "process_start_time_seconds", "process_max_fds")
 _STATES = ("healthy", "draining", "suspect", "down")
 

@@ -46,7 +46,7 @@ log = logging.getLogger("turnwire.assembly")
 
 Clock: TypeAlias = Callable[[], datetime]
 
-# Where neither the engine, the profile nor the operator tells a window.
+# Where neither the engine, the profile nor the operator states a window.
 DEFAULT_WINDOW = 131_072
 # The longest answer of the embedded engine to a request that sets no bound.
 EMBEDDED_OUTPUT = 2_048
@@ -82,8 +82,8 @@ async def assemble_models(
     sealer: Sealer | None = None,
     clock: Clock | None = None,
 ) -> list[ModelRuntime]:
-    """Start every model's engines and put the models together. `progress` is told of downloads. A replay brings the
-    `sealer` and the templates' `clock` of the time that it replays."""
+    """Start every model's engines and put the models together. `progress` is called as downloads advance. A replay
+    brings the `sealer` and the templates' `clock` of the time that it replays."""
     started: list[ModelRuntime] = []
     if wrong := tool_problems(settings.tools):
         raise AssemblyError(wrong[0])
@@ -196,7 +196,7 @@ def _against(profile: Profile | None, info: EngineInfo) -> list[str]:
 
 
 def _model_id(model: ModelSettings, info: EngineInfo) -> str:
-    """The id clients use: the operator's word, but never a path, of this machine or of the engine's."""
+    """The id clients use: the operator's choice, but never a path, of this machine or of the engine's."""
     if model.name and not is_path(model.name):
         return model.name
     found = info.model or model.name or "turnwire"

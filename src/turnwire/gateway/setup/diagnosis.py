@@ -124,7 +124,7 @@ async def _engine(runtime: ModelRuntime) -> list[Finding]:
     # An engine's warning says itself with which flag to start it.
     findings += [Finding("engine", "warning", warning) for warning in info.warnings]
     if not can.cached_tokens and not any("cached tokens" in warning for warning in info.warnings):
-        findings.append(Finding("engine", "fine", "it does not tell how much of a prompt it had cached"))
+        findings.append(Finding("engine", "fine", "it does not report how much of a prompt it had cached"))
     guided = ", ".join(sorted(can.guided)) or "none"
     findings.append(Finding("engine", "fine", f"yields {can.yields}; guided decoding: {guided}"))
     return findings

@@ -80,7 +80,7 @@ ROWS: tuple[DynamoRow, ...] = (
     DynamoRow("--router-mode", "DYN_ROUTER_MODE", None, _CHOSEN),
     DynamoRow("--router-queue-threshold", "DYN_ROUTER_QUEUE_THRESHOLD", None, "set `concurrency` and `queue` instead"),
     DynamoRow("--router-session-affinity-ttl-secs", "DYN_ROUTER_SESSION_AFFINITY_TTL_SECS", None, _CHOSEN),
-    DynamoRow("--kv-cache-block-size", "DYN_KV_CACHE_BLOCK_SIZE", None, "engines tell their own"),
+    DynamoRow("--kv-cache-block-size", "DYN_KV_CACHE_BLOCK_SIZE", None, "engines report their own"),
     DynamoRow("--migration-limit", "DYN_MIGRATION_LIMIT", None, "turns move by themselves when a worker dies"),
     DynamoRow("--namespace", "DYN_NAMESPACE", None, _DISCOVERY),
     DynamoRow("--namespace-prefix", "DYN_NAMESPACE_PREFIX", None, _DISCOVERY),
@@ -168,5 +168,5 @@ def _read(row: DynamoRow, value: Any) -> Any:
     try:
         return row.read(value) if isinstance(value, str) else value
     except ValueError:
-        # Told by the settings themselves, in the words of the type that is wanted.
+        # Told by the settings themselves, in terms of the type that is wanted.
         return value

@@ -155,8 +155,8 @@ def _table(file: _File, number: int, table: Any) -> dict[str, Any]:
 
 
 def _variables(environ: Mapping[str, str], others: set[str]) -> Iterable[tuple[str, str, Any]]:
-    """The variables that are settings and not empty. One with a name that is no setting is an error: a slip of the pen
-    would go unseen."""
+    """The variables that are settings and not empty. One with a name that is not a setting is an error: a typing error
+    would go unnoticed."""
     for variable, value in environ.items():
         if not variable.startswith("TURNWIRE_") or variable in others:
             continue
@@ -168,7 +168,7 @@ def _variables(environ: Mapping[str, str], others: set[str]) -> Iterable[tuple[s
         elif name.upper() not in _OTHER_VARIABLES:
             close = difflib.get_close_matches(name, _NAMES, 3)
             hint = f" Did you mean {' or '.join(f'TURNWIRE_{each.upper()}' for each in close)}?" if close else ""
-            raise SettingsError(f"The environment variable {variable} is no setting.{hint}")
+            raise SettingsError(f"The environment variable {variable} is not a setting.{hint}")
 
 
 def _refuse_both(origins: Mapping[str, str]) -> None:
@@ -222,7 +222,7 @@ def _check_models(settings: Settings, file: _File | None) -> None:
         for name in model.fallbacks:
             if name not in names or name == model.name:
                 place = file.place("fallbacks", number)
-                raise SettingsError(f"{place}: the fallback '{name}' is no other model.{_hint(name, names)}")
+                raise SettingsError(f"{place}: the fallback '{name}' is not another model.{_hint(name, names)}")
         if model.engine and model.engines:
             raise SettingsError(f"{file.place('engines', number)}: give 'engine' or 'engines', not both.")
         if model.key_env and model.key_file:

@@ -80,7 +80,7 @@ def _folder(place: str) -> str:
     try:
         return str(huggingface_hub.snapshot_download(place, allow_patterns=patterns))
     except HFValidationError:
-        why = "it is no hub id (MAKER/NAME)"
+        why = "it is not a hub id (MAKER/NAME)"
     except LocalEntryNotFoundError:
         why = "the hub cannot be reached, and it was not fetched before"
     except HfHubHTTPError as error:

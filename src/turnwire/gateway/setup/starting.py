@@ -51,7 +51,7 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 async def start_engines(
     model: ModelSettings, settings: Settings, book: ProfileBook, progress: Progress | None
 ) -> Started:
-    """The started engines of a model as one pool, what they told, and what its prompts are written with."""
+    """The started engines of a model as one pool, what they reported, and what its prompts are written with."""
     specs = [parse_spec(text) for text in model.specs]
     start = _Start(model, settings, book, specs)
     await start.find_servers()
@@ -78,7 +78,7 @@ class _Start:
 
     @property
     def _named(self) -> str | None:
-        """The model's name at its server, as far as the operator tells it."""
+        """The model's name at its server, if the operator gave one."""
         name = self._model.name
         return self._model.upstream_model or (name if name and not is_path(name) else None)
 
@@ -209,7 +209,7 @@ class _Start:
         )
 
     def _switches(self, name: str) -> Switches | None:
-        """What the model's template calls thinking, where its profile tells."""
+        """What the model's template calls thinking, where its profile knows."""
         profile = self._book.find(self._model.name or name) or self._book.find(name)
         return profile.template_args if profile is not None else None
 

@@ -29,7 +29,7 @@ _MOST_TENANTS = 100
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
-# A time of creation beside every sample doubles the page and tells nobody anything.
+# A time of creation with every sample doubles the page and is of no use to anybody.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 

@@ -153,7 +153,7 @@ class TurnEndpoint(Generic[E]):
             await api.end(records)
             if not clean:
                 answer.stop()
-        # A turn that died without a word of its own is cut, not ended: a clean end would look like a success.
+        # A turn that died without a final event is cut, not ended: a clean end would look like a success.
         if clean:
             await answer.close()
             answer.stop()

@@ -203,7 +203,7 @@ class ModelRuntime:
         history, session = turn.prompt.history, conversation.context.session or ""
         if history is not None:
             keys = turn_keys(history, call_ids=outcome.call_ids, said=outcome.witness.said, session=session)
-            # An engine that tells no ids still gets a stable replay: the same ids each time, if not its own.
+            # An engine that reports no ids still gets a stable replay: the same ids each time, if not its own.
             ids = outcome.output_ids or self.tokenizer.encode(outcome.text)
             shape = outcome.witness.shape(last=True)
             stored = stored_turn(ids, outcome.text, shape, tail=turn.prompt.tail)
@@ -224,7 +224,7 @@ class ModelRuntime:
     # ----------------------------------------------------------------------------------------------- per request
 
     def seals_for(self, tenant: str, turn_id: str, tail: str, witness: Witness) -> TurnSealer | None:
-        """A sealer for one turn's output, where the engine tells its token ids. `tail` is the header it was written
+        """A sealer for one turn's output, where the engine reports its token ids. `tail` is the header it was written
         behind."""
         if self._sealer is None or self.engine.capabilities.yields != "tokens":
             return None

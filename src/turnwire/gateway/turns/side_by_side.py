@@ -1,7 +1,7 @@
 """All turns of one request, run to their common end: one, `n` choices, or a list of prompts.
 
 Promise: they share one answer and one end; if one of them fails or the client leaves, all of them stop, and a failure
-after the first byte is still told in the API's own words.
+after the first byte is still reported as the API does it.
 """
 
 from __future__ import annotations

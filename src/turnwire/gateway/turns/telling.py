@@ -1,6 +1,6 @@
 """What a client asked to know of its turn, in the shapes of NVIDIA Dynamo's `nvext`.
 
-Promise: only what was asked for, as it was measured; what this engine does not tell is left out.
+Promise: only what was asked for, as it was measured; what this engine does not report is left out.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ _ENGINE_FAILURES: dict[str, ErrorKind] = {
     "timeout": "timeout",
     "internal": "engine_failed",
 }
-# What a client is told when the gateway itself ends its turn; an ending without words has no client to hear them.
+# The message to a client whose turn the gateway itself ends; an ending without one has no client left.
 _ENDINGS: dict[str, tuple[ErrorKind, str]] = {
     "idle": ("timeout", "The engine was silent for too long; try again."),
     "shutdown": ("overloaded", "The gateway is shutting down; try again."),
@@ -91,7 +91,7 @@ class ClientGone(Exception):
 
 
 def failure_of(error: EngineError) -> TurnFailure:
-    """An engine's failure in the words of the wire."""
+    """An engine's failure as the wire phrases it."""
     return TurnFailure(_ENGINE_FAILURES[error.kind], error.message, retry_after=error.retry_after)
 
 
@@ -106,7 +106,7 @@ def _scored(batch: TokenBatch) -> TokensScored:
 
 
 def hints_of(record: TurnRecord[Any]) -> Hints:
-    """What a pool and an engine are told of a turn's place among others."""
+    """A turn's place among others, for the pool and the engine."""
     conversation = record.inbound.conversation
     context = conversation.context
     return Hints(
@@ -128,7 +128,7 @@ def hints_of(record: TurnRecord[Any]) -> Hints:
 class Turn:
     """A single generation: what the engine pushes into, what the heartbeat watches, and what the sink reports to.
     `finished` is awaited once the engine has finished and before the last bytes leave. `cut` is true once it ended
-    without a word of its own: a clean end would look like a success."""
+    without a final event: a clean end would look like a success."""
 
     # How long the opening bytes wait for the engine's first step: a refusal that arrives sooner can still be a status.
     GRACE_S = 0.02
@@ -254,7 +254,7 @@ class Turn:
         if plan.check is not None and record.reply is None:
             record.reply = Reply()
         if capabilities.yields != "events":
-            # A client that forbids calls gets none: what the model writes all the same stays text, and no tool runs.
+            # Where the client forbids calls, what the model writes as a call stays text, and no tool runs.
             forbidden = conversation.tool_choice.mode == "none"
             dialect = record.dialect.without_calls() if forbidden else record.dialect
             self._parser = Parser(dialect, conversation.tools, start)

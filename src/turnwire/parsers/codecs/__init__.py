@@ -1,4 +1,4 @@
-"""The call syntaxes: each codec reads one of them, told its markers by a table.
+"""The call syntaxes: each codec reads one of them, with the markers of its table.
 
 Promise: a codec never goes back in the text, and what it leaves unread is bounded.
 """

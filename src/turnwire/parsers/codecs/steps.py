@@ -73,7 +73,7 @@ class CallSteps(Steps[S, E]):
         self._machine.leave()
 
     def _refuse(self) -> None:
-        """What is on trial is no call."""
+        """What is on trial is not a call."""
         self._state = self._out
         self._machine.refuse()
 

@@ -155,7 +155,7 @@ def _outline(dialect: Dialect) -> tuple[object, ...]:
 
 @cache
 def _shared() -> frozenset[str]:
-    """Markers that families with different calls or thoughts have in common: alone they tell nothing."""
+    """Markers that families with different calls or thoughts have in common: alone they prove nothing."""
     users: dict[str, set[tuple[object, ...]]] = {}
     for dialect in dialects():
         for opener in _openers(dialect):

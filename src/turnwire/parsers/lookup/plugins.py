@@ -38,7 +38,7 @@ def load_dialect_file(path: str) -> tuple[Dialect, ...]:
     """The dialects that a Python file defines in `DIALECTS`. The file is run: it must be the operator's own."""
     spec = importlib.util.spec_from_file_location(f"turnwire_dialect_{PurePath(path).stem}", path)
     if spec is None or spec.loader is None:
-        raise DialectFileError(path, f"{path} is no Python file; give FILE.py with a DIALECTS tuple.")
+        raise DialectFileError(path, f"{path} is not a Python file; give FILE.py with a DIALECTS tuple.")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

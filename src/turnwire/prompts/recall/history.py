@@ -63,7 +63,7 @@ class History:
         return HistoryKey(strict=key.strict, loose=(*key.loose, without))
 
     def _ends_with_aside(self) -> bool:
-        """Whether the last message stands beside another one of the user's and brings no results itself."""
+        """Whether the last message is next to another user message and brings no results itself."""
         last = self._messages[-2:]
         return (
             len(last) == 2

@@ -26,7 +26,7 @@ _ABSENT = object()
 
 def argument_marks(arguments: str) -> tuple[frozenset[bytes], frozenset[bytes]] | None:
     """A mark for each value in the arguments, and of those the marks of values that a client may have added by itself
-    (switches, numbers, blanks). None where the text cannot be compared: it is no JSON, or too large."""
+    (switches, numbers, blanks). None where the text cannot be compared: it is not JSON, or too large."""
     value = _decoded(arguments)
     if isinstance(value, str):  # an object that was encoded twice
         value = _decoded(value)

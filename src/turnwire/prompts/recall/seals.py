@@ -26,7 +26,7 @@ SealRefusal: TypeAlias = Literal["foreign", "truncated", "tampered", "other_mode
 
 _PREFIX = "tw1."
 # The open part: key id, model tag, tenant tag, salt, segment number, length of the closed part. The tags are keyed
-# hashes: they tell the wrong model from the wrong tenant without telling either.
+# hashes: they distinguish the wrong model from the wrong tenant without revealing either.
 _OPEN = struct.Struct(">4s4s4s16sHI")
 _TAG_SIZE = 16
 _MOST_CHARS = 8 * 1024 * 1024
@@ -195,7 +195,7 @@ class TurnSealer:
         self._ids.extend(ids)
 
     def seal(self) -> str:
-        """The seal of everything since the one before; empty where the engine has told no ids or the turn is too
+        """The seal of everything since the one before; empty where the engine has reported no ids or the turn is too
         large to be sealed."""
         if not self._ids and not self._number:
             return ""

@@ -110,7 +110,7 @@ class Witness:
         return self._text.mark()
 
     def shape(self, *, last: bool) -> bytes:
-        """The turn's shape by now. Before the end it only tells of thoughts: text and calls may still grow."""
+        """The turn's shape by now. Before the end it only has thoughts: text and calls may still grow."""
         if not last:
             end = self.thoughts[-1][1] if self.thoughts else 0
             return _HEAD.pack(0, end, self._thoughts.mark(), bytes(_TEXT_SIZE), 0)

@@ -17,7 +17,7 @@ __all__ = ["in_template_order", "rewritten_in_order", "rewritten_on"]
 
 
 def in_template_order(blocks: Sequence[Block]) -> bool:
-    """Whether the blocks stand as templates group them: thoughts, then text, then calls."""
+    """Whether the blocks are in the order in which templates group them: thoughts, then text, then calls."""
     return len(_groups(blocks)) <= 1
 
 

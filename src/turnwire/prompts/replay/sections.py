@@ -1,7 +1,7 @@
 """Naming the parts of a rendered text.
 
 Promise: labels ascend from the text's first character to its last, so the sections made of them leave no gap; each
-stands where the part's own words (or the control token right before them) begin. The labels of a text that grew are
+is where the part's own text (or the control token right before it) begins. The labels of a text that grew are
 those of the whole text, although only its new part is looked at.
 """
 
@@ -22,7 +22,7 @@ _REACH = 80
 
 
 class FoundMessage(msgspec.Struct, frozen=True, gc=False):
-    """A message whose words were found; its label stands at `start`, and `end` is the end of what was looked at."""
+    """A message whose words were found; its label is at `start`, and `end` is the end of what was looked at."""
 
     kind: str
     index: int

@@ -1,7 +1,7 @@
 """Rendering a conversation around turns that are put in exactly.
 
 Promise: the text between two exact turns is the template's own: its end of turn, its framing of results, its header of
-the next turn. It depends only on what stands before it, so a prompt that grew keeps every earlier character.
+the next turn. It depends only on what comes before it, so a prompt that grew keeps every earlier character.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class TemplateSplicer:
         return self._rendered(dressed, self._tools_for(dressed), args, True)
 
     def bridge(self, turn: int, end: int, output: str, args: Mapping[str, Any]) -> Text:
-        """What stands between the exact turn at `turn`, which reads `output`, and the turn at `end`."""
+        """What is between the exact turn at `turn`, which reads `output`, and the turn at `end`."""
         following = self._messages[turn + 1 : end]
         results = [block for message in following[:1] for block in message.blocks if isinstance(block, ToolResultBlock)]
         if not self._traits.parallel_calls and len(results) > 1:
@@ -88,7 +88,7 @@ class TemplateSplicer:
         return Text(whole, text.tail)
 
     def rewritten(self, message: Message, args: Mapping[str, Any]) -> str | None:
-        """What the model would have written for `message` behind its generation header, in the template's own words;
+        """What the model would have written for `message` after its generation header, in the template's own words;
         None where the template's header and history do not meet."""
         calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
         if calls and not self._traits.turn_ends.calls:
@@ -135,7 +135,7 @@ class TemplateSplicer:
             return Text(whole, ending)
         if not tail:
             return Text(whole)
-        # Another header than behind a plain user message, or none: only a rendering without one can tell.
+        # A header other than the one after a plain user message, or none: only a rendering without one can tell.
         try:
             bare = self._template.render(dressed, tools=tools or empty, generation=False, args=args)
         except TemplateFailure:
@@ -143,7 +143,7 @@ class TemplateSplicer:
         return Text(whole, whole[len(bare) :] if whole.startswith(bare) else "")
 
     def _behind(self, dressed: list[TemplateMessage], args: Mapping[str, Any]) -> Text:
-        """What the template writes behind the stub's own text."""
+        """What the template writes after the stub's own text."""
         tools = [] if self._traits.tools_follow_last_user else self._tools_for(dressed)
         text = self._rendered(dressed, tools, args, True)
         at = text.whole.rfind(_STUB)
@@ -153,7 +153,7 @@ class TemplateSplicer:
         return Text(rest[self._turn_end_in(rest, dressed) :], text.tail)
 
     def _turn_end_in(self, rest: str, dressed: list[TemplateMessage]) -> int:
-        """Where the stub's turn ends in the text behind its mark."""
+        """Where the stub's turn ends in the text after its mark."""
         turn_ends = self._traits.turn_ends
         if not any(_is_stub(message) and message.get("tool_calls") for message in dressed):
             return 0
@@ -210,7 +210,7 @@ class TemplateSplicer:
         return [tool for tool in self._tools if tool["function"]["name"] in called] or self._tools[:1]
 
     def _one_by_one(self, turn: int, end: int, args: Mapping[str, Any]) -> Text:
-        """Results for a template that knows one call per turn: each is shown behind its own call."""
+        """Results for a template that knows one call per turn: each is shown after its own call."""
         message = self._messages[turn]
         calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
         first, *following = self._messages[turn + 1 : end]
@@ -236,7 +236,7 @@ class TemplateSplicer:
         return Text("".join(pieces), ending)
 
     def _turn_end(self, dressed: list[TemplateMessage], args: Mapping[str, Any]) -> str:
-        """The end-of-turn text behind a turn that is the last of the conversation."""
+        """The end-of-turn text after a turn that is the last of the conversation."""
         try:
             whole = self._template.render(dressed, tools=self._tools_for(dressed), generation=False, args=args)
         except TemplateFailure:

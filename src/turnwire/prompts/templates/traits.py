@@ -22,7 +22,7 @@ it (the running loop)."""
 
 class TurnEnds(msgspec.Struct, frozen=True, kw_only=True):
     """Where an assistant turn's own text ends in rendered history. `calls` says that the template writes calls at all;
-    `call_close` is what a call writes behind its last argument; `to_tool` and `to_user` are the text that always
+    `call_close` is what a call writes after its last argument; `to_tool` and `to_user` are the text that always
     follows a turn with calls before its results, and a plain turn before a user message; None means that shape could
     not be rendered. `local` says that what follows a turn depends on nothing before it but the system text and the
     last user message, so it can be rendered without the rest of the conversation."""

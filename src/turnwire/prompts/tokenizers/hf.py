@@ -27,7 +27,7 @@ __all__ = ["BatchEncoder", "Cuts", "HFTokenizer", "TokenizerError", "import_toke
 
 _SHORT = 512
 
-# A blank starts anew in every Unicode normal form: nothing before it composes with it or anything behind it.
+# A blank starts anew in every Unicode normal form: nothing before it composes with it or with anything after it.
 _NORMAL_FORMS = frozenset(("NFC", "NFKC", "NFD", "NFKD"))
 
 
@@ -56,8 +56,9 @@ class Cuts(msgspec.Struct, frozen=True, kw_only=True):
     """Where text may be cut so that the parts' tokens, joined, are the whole's tokens.
 
     `markers` finds the added tokens that are cut out of the text before anything else happens to it; those named in
-    `clean` stand alone, so the text may be cut on both sides of them. `after_letter` says that it may also be cut
-    between an ASCII letter and a blank. `first_differs` says that a text's first part is treated differently."""
+    `clean` are apart from other text, so the text may be cut on both sides of them. `after_letter` says that it may
+    also be cut between an ASCII letter and a blank. `first_differs` says that a text's first part is treated
+    differently."""
 
     markers: re.Pattern[str] | None
     clean: dict[str, int]

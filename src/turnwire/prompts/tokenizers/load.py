@@ -101,7 +101,7 @@ def _file_in(folder: Path) -> Path:
 
 
 def _added_tokens(folder: Path) -> dict[str, tuple[int, bool]]:
-    """The added tokens that stand beside a ranks file, in tokenizer_config.json."""
+    """The added tokens that come with a ranks file, in tokenizer_config.json."""
     config = folder / "tokenizer_config.json"
     if not config.exists():
         return {}

@@ -1,7 +1,7 @@
 """Tokenizes only what is new: a cache of text parts, cut where a cut cannot change a token.
 
 Promise: exact. `encode` gives the ids of tokenizing the whole text, always; when a text extends an earlier one, only
-the part behind the last cut is tokenized. Memory is bounded; several threads may share one.
+the part after the last cut is tokenized. Memory is bounded; several threads may share one.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class PrefixTokenizer:
         self._inner = inner
         self._max_bytes = max_bytes
         self._cuts = inner.cuts
-        # A marker put before every part that does not stand first, where the tokenizer tells the two apart. A first
+        # A marker put before every part that does not come first, where the tokenizer tells the two apart. A first
         # part never starts with it: it would have been cut there.
         self._anchor = next(iter(self._cuts.clean), "") if self._cuts.first_differs else ""
         self._known: OrderedDict[str, array[int]] = OrderedDict()

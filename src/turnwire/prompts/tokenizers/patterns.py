@@ -1,8 +1,8 @@
 """How the known byte-level tokenizers split text into words before merging: one regular expression list per name.
 
-Promise: every expression here ends a match between an ASCII letter and a following blank, whatever stands around
+Promise: every expression here ends a match between an ASCII letter and a following blank, whatever is around
 them, so text may be cut there without changing a single token. (A letter is only ever followed by letters, marks or an
-apostrophe inside one match, and no expression looks back; what an expression sees of the text behind a cut is a blank
+apostrophe inside one match, and no expression looks back; what an expression sees of the text after a cut is a blank
 or the end, and both end a run of letters.)
 """
 

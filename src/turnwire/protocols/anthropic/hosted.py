@@ -81,7 +81,7 @@ def _content(failure: HostedToolUnavailable, turn_id: str) -> list[dict[str, obj
 
 
 def _frames(index: int, block: dict[str, object]) -> list[bytes]:
-    """A block as a stream tells it: its text or its input by deltas, anything else whole."""
+    """A block as a stream sends it: its text or its input by deltas, anything else whole."""
     shown, deltas = block, []
     if block["type"] == "text":
         shown = {**block, "text": ""}

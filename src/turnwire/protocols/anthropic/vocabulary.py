@@ -24,7 +24,7 @@ NO_SEAL = "unsealed"
 """The signature of a thought that has no seal. Clients drop or rewrite thoughts whose signature is empty."""
 
 UNPARSED_INPUT = "__unparsedToolInput"
-"""The key under which argument text that is no JSON travels as a tool input."""
+"""The key under which argument text that is not JSON travels as a tool input."""
 
 _STOP_REASONS: Mapping[FinishReason, str] = {
     "stop": "end_turn",

@@ -31,7 +31,7 @@ from turnwire.turns import (
 __all__ = ["SEAL_FORMAT", "read_messages"]
 
 SEAL_FORMAT = "turnwire-v1"
-"""How our entries in `reasoning_details` are told from those of other servers."""
+"""How our entries in `reasoning_details` are distinguished from those of other servers."""
 
 _ROLES: Mapping[str, Role] = {
     "system": "system",
@@ -171,7 +171,7 @@ def _said(wire: dict[str, Any], notes: list[PartNote]) -> list[Block]:
 
 def _thoughts(wire: dict[str, Any]) -> list[Block]:
     """A turn's thoughts: the carriers of `reasoning_details`, which know the order. Where they hold no words of their
-    own, the words that stand beside them go with the first, for the case that it cannot be opened."""
+    own, the text beside them goes with the first, for the case that it cannot be opened."""
     details = wire.get("reasoning_details")
     entries = details if isinstance(details, list) else []
     found = [block for entry in entries if isinstance(entry, dict) if (block := _detail(entry)) is not None]

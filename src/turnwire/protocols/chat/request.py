@@ -179,7 +179,7 @@ def wants_usage(fields: Fields, stream: bool) -> bool:
     return options.get("include_usage") is True
 
 
-# The words as they stand between blanks; long texts are searched, not split.
+# The words between blanks; long texts are searched, not split.
 _SWITCH = re.compile(r"(?<!\S)/(?:no_)?think(?!\S)")
 
 

@@ -44,7 +44,7 @@ _encode = msgspec.json.Encoder().encode
 
 class StreamEncoder:
     """See wire.Encoder. `choice` is this turn's place among the choices that share the answer; `framing` is how chunks
-    are told apart on the connection."""
+    are separated on the connection."""
 
     media_type = "text/event-stream"
     streams = True

@@ -53,7 +53,7 @@ def ending(finished: Finished) -> dict[str, object]:
 
 
 def finish_reason(reason: FinishReason) -> str:
-    """How the API calls an ending; an abort or an error is no ending and never gets here."""
+    """How the API calls an ending; an abort or an error is not an ending and never gets here."""
     return _FINISH.get(reason, "stop")
 
 

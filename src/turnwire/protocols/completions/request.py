@@ -1,6 +1,6 @@
 """A Completions request: prompts as text or token ids, and how to go on from them.
 
-Promise: every field is honoured, noted or refused with its path; nothing is put before or behind a prompt.
+Promise: every field is honoured, noted or refused with its path; nothing is put before or after a prompt.
 """
 
 from __future__ import annotations

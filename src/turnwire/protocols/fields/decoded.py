@@ -78,8 +78,8 @@ def _cost(data: bytes) -> int:
 
 
 class PartNote(msgspec.Struct, frozen=True):
-    """A note on a part: where inside it, and what. Notes of one code and subject are one kind, of which a request tells
-    the first case."""
+    """A note on a part: where inside it, and what. Notes of one code and subject are one kind, of which a request
+    reports the first case."""
 
     code: str
     where: str
@@ -121,7 +121,7 @@ class PartReader(Generic[T]):
 
 class RequestNotes:
     """The notes of one request while it is read. A long conversation repeats the same note in every message, so of each
-    kind the first case is told."""
+    kind the first case is reported."""
 
     def __init__(self) -> None:
         self._notes: list[Note] = []

@@ -18,8 +18,8 @@ __all__ = ["Extensions", "read_extensions"]
 
 
 class Extensions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request's `nvext` asks for. `dispatch` is its own word on `tool_call_dispatch`; `told` is what it wants to
-    know of its turn."""
+    """What a request's `nvext` asks for. `dispatch` is its own setting of `tool_call_dispatch`; `told` is what it wants
+    to know of its turn."""
 
     hints: AgentHints = AgentHints()
     thinking_budget: int | None = None

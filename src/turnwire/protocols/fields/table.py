@@ -51,7 +51,7 @@ _NVEXT: FieldTable = {
     "nvext.agent_hints": Field("honoured", "who waits for this turn"),
     "nvext.agent_hints.priority": Field("honoured", "higher is served earlier within its tier, within ±100"),
     "nvext.agent_hints.strict_priority": Field(
-        "honoured", "waiting turns of a higher tier go first; engines are not told"
+        "honoured", "waiting turns of a higher tier go first; engines are not informed"
     ),
     "nvext.agent_hints.latency_sensitivity": Field(
         "honoured", "above 0 a quick start weighs more than a cached prefix; as `priority` where that is absent"
@@ -92,7 +92,7 @@ _SAMPLING: FieldTable = _honoured(
     seed="a whole number",
 )
 
-_WHO = Field("accepted", "says who asks; keys and headers decide here")
+_WHO = Field("accepted", "names the caller; keys and headers decide that here")
 
 MESSAGES: FieldTable = {
     **_honoured(
@@ -224,10 +224,10 @@ RESPONSES: FieldTable = {
     "stream_options.include_obfuscation": Field("noted", "events are not padded", (False,)),
     "max_tool_calls": Field("honoured", "bounds the calls of each tool that the gateway runs; echoed"),
     "prompt_cache_retention": Field("echoed", "the engine decides how long a prefix is kept"),
-    "safety_identifier": Field("echoed", "keys and headers decide here who asks"),
+    "safety_identifier": Field("echoed", "keys and headers decide here who the caller is"),
     "top_logprobs": Field("echoed", "responses carry no log probabilities; use /v1/chat/completions", (0,)),
     "truncation": Field("echoed", "what does not fit is refused, never cut", ("disabled",)),
-    "user": Field("echoed", "keys and headers decide here who asks"),
+    "user": Field("echoed", "keys and headers decide here who the caller is"),
     "stream_options": Field("honoured", "each member has a row"),
     "image": Field("echoed", "no images are made here"),
     "access_programs": Field("echoed", "no programs run here"),

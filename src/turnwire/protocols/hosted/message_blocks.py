@@ -48,7 +48,7 @@ def called_name(name: str, server: str | None) -> str:
 
 
 def content_block(event: HostedCalled | HostedAnswered) -> dict[str, object]:
-    """The block that tells of a call or of its answer."""
+    """The block that shows a call or its answer."""
     if isinstance(event, HostedCalled):
         return _call(event)
     called, answer = event.call, event.answer
@@ -86,7 +86,7 @@ def _call(called: HostedCalled) -> dict[str, object]:
 
 
 def frames(framing: Framing, index: int, block: Mapping[str, object]) -> bytes:
-    """A block as a stream tells it: its input by a delta, anything else whole."""
+    """A block as a stream sends it: its input by a delta, anything else whole."""
     shown, deltas = dict(block), b""
     if block["type"] in CALLS:
         shown["input"] = {}

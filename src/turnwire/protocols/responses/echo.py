@@ -41,7 +41,7 @@ DEFAULTS: Mapping[str, Any] = {
     "truncation": "disabled",
     "user": None,
 }
-"""Fields of the response object that are copied from the request, and what stands there when it is silent."""
+"""Fields of the response object that are copied from the request, and what is there when it says nothing."""
 
 
 class Echo(msgspec.Struct, kw_only=True):

@@ -63,7 +63,7 @@ def ends_string(
         end = at + len(marker)
         if marker is WAIT or end == len(text):
             return True if closing and marker is not WAIT else None
-        return text[end] not in "\"'`\\"  # code that speaks of both
+        return text[end] not in "\"'`\\"  # code that mentions both
     if inside != "{":
         return False
     key = bare_key(text, at, closing)

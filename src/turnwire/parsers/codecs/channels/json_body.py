@@ -27,7 +27,7 @@ class State(Enum):
     OPEN = auto()  # before the first visible character
     JSON = auto()
     QUOTED = auto()  # after an end marker inside a JSON string
-    RAW = auto()  # in a body that is no JSON object
+    RAW = auto()  # in a body that is not a JSON object
     AFTER = auto()  # after the JSON
     DONE = auto()
 

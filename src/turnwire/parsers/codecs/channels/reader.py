@@ -196,7 +196,7 @@ class ChannelsCodec(Steps[State, On]):
         return stop
 
     def _reject(self) -> None:
-        """It was no header: the text on trial belongs to the body it is in."""
+        """It was not a header: the text on trial belongs to the body it is in."""
         if self._back is State.BODY:
             self._sink.reject(self._kind)
             self._go(On.TEXT)

@@ -34,7 +34,7 @@ class Hints(msgspec.Struct, frozen=True):
 
 
 class Stages(msgspec.Struct, frozen=True):
-    """What is told apart from text."""
+    """What is kept apart from text."""
 
     thoughts: bool = True
     tools: bool = True
@@ -49,7 +49,7 @@ class Channels(msgspec.Struct, frozen=True, kw_only=True):
     bodies: tuple[str, ...]
     closes: tuple[str, ...]
     rule: Callable[[Header], Route | None]
-    """Turns a header into a route, or None where it is no header."""
+    """Turns a header into a route, or None where it is not a header."""
     inner: tuple[str, ...] = ()
     """Markers inside headers, which may also begin one whose opener is missing."""
     call_closes: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Channels(msgspec.Struct, frozen=True, kw_only=True):
     """The syntax of a call's body; without it, or where its sign is missing, the body is the JSON arguments of the tool
     in the header."""
     raw: bool = True
-    """A call's body that is no JSON is malformed arguments; otherwise it is text."""
+    """A call's body that is not JSON is malformed arguments; otherwise it is text."""
     closed: bool = True
     """A call's body must be closed; otherwise the next opener is enough."""
     bare: BareChannels | None = None

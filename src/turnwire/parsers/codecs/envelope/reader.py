@@ -1,6 +1,6 @@
 """Reads calls written as JSON objects, as an envelope's table describes them.
 
-Promise: once the name is known, arguments are forwarded verbatim as they come; JSON that is no call stays text.
+Promise: once the name is known, arguments are forwarded verbatim as they come; JSON that is not a call stays text.
 """
 
 from __future__ import annotations

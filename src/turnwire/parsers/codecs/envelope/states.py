@@ -23,7 +23,7 @@ class State(Enum):
     ARGUMENTS = auto()  # in arguments that stream
     STRING = auto()  # in arguments that came as a JSON string
     SCALAR = auto()  # in a number or a word
-    ALIEN = auto()  # in JSON that is no call: prose, to its end
+    ALIEN = auto()  # in JSON that is not a call: prose, to its end
     OUT = auto()
 
 

@@ -1,4 +1,4 @@
-"""The table of a JSON syntax: what wraps the objects, under which keys they carry a call, and what is no call.
+"""The table of a JSON syntax: what wraps the objects, under which keys they carry a call, and what is not a call.
 
 Promise: a table is data alone; two equal tables read every text alike.
 """
@@ -32,7 +32,7 @@ class Doubts(msgspec.Struct, frozen=True):
     """What an object must show to be a call."""
 
     needs_arguments: bool = False
-    """An object without arguments is no call."""
+    """An object without arguments is not a call."""
     must_fit: bool = False
     """Only an offered tool with arguments that fit its schema is a call, so nothing streams."""
     proves: bool = True

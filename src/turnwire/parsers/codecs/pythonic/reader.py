@@ -1,6 +1,6 @@
 """Calls written as Python (`[f(a=1), g(b="x")]`), in a wrapper, in brackets, or one to a line.
 
-Promise: a call opens with its first value, and strings stream; what is no call stays text.
+Promise: a call opens with its first value, and strings stream; what is not a call stays text.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class PythonCallsCodec(CallSteps[State, On]):
         return pos + 1
 
     def _after_calls(self, text: str, pos: int) -> int:
-        """Something that is no call: the closer, a closer too many, or what follows the calls."""
+        """Something that is not a call: the closer, a closer too many, or what follows the calls."""
         sink, first = self._sink, self._sink.on_trial
         marker = self._compiled.closing.at(text, pos, self._machine.closing)
         if marker is WAIT:

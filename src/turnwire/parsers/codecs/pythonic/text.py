@@ -1,6 +1,6 @@
 """Follows one Python literal piece by piece and writes it as JSON, without evaluating or reading anything twice.
 
-Promise: what is no literal is passed on as it was written, and makes the call malformed.
+Promise: what is not a literal is passed on as it was written, and makes the call malformed.
 """
 
 from __future__ import annotations

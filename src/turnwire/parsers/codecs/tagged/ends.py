@@ -37,7 +37,7 @@ class Verdict(Enum):
 
 
 class Ahead(Enum):
-    """What comes next, where it is no tag."""
+    """What comes next, where it is not a tag."""
 
     TEXT = auto()
     END = auto()  # the output ends
@@ -157,7 +157,7 @@ class Ends:
         return Verdict.ENDS if settled else self._noise(text, stop)
 
     def _unquoted(self, text: str, end: int) -> Verdict:
-        """Closers in a row are code that speaks of them if a quotation mark follows at once."""
+        """Closers in a row are code that mentions them if a quotation mark follows at once."""
         if end == len(text):
             return Verdict.ENDS if self._machine.closing else Verdict.WAIT
         return Verdict.TEXT if text[end] in _QUOTING else Verdict.ENDS

@@ -22,7 +22,7 @@ __all__ = ["Xtml"]
 
 class Xtml(msgspec.Struct, frozen=True):
     """The table has nothing to vary but which stages are on: `thoughts` and `tools` say whether thoughts and calls
-    are told apart from text."""
+    are kept apart from text."""
 
     thoughts: bool = True
     tools: bool = True

@@ -1,6 +1,6 @@
 """Functionary: a recipient line after `>>>` (3.2), or JSON in a tag that carries the name (3.1).
 
-Promise: a name that is no tool is a call only where JSON follows it.
+Promise: a name that is not a tool is a call only where JSON follows it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DIALECTS = (
             closed=False,
         ),
         aliases=("functionary", "functionary_3_2", "functionary_medium_v3_2", "functionary_small_v3_2"),
-        # What comes before its calls is no thought but a message to the user.
+        # What comes before its calls is not a thought but a message to the user.
         writes=CallForm(head="{name}\n", tail="", between=">>>", thought=("all\n", ">>>", ""), answer="all\n"),
         known_by=(Signature((">>>all",)),),
         ids=("functionary*v3.2",),

@@ -20,7 +20,7 @@ CHANNELS: Final[dict[str, Literal["text", "reasoning"]]] = {
     "commentary": "text",
     "final": "text",
 }
-# Recipients that are no tools.
+# Recipients that are not tools.
 PEOPLE: Final = frozenset({"assistant", "user", "all", "system", "developer"})
 # Words of the header that models glue to a recipient.
 GLUED: Final = ("json", "code", "commentary", "analysis", "final")

@@ -92,7 +92,7 @@ class DeepSeekEncoding:
         )
 
     def _asked(self, text: str, before: str) -> str:
-        # V4 gathers results and words of one user turn behind one mark.
+        # V4 gathers the results and the text of one user turn after one mark.
         joined = self._late and before in ("user", "developer", "tool")
         return ("\n\n" if joined else _USER) + text
 

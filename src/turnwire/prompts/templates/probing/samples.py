@@ -122,7 +122,7 @@ def after(text: str | None, word: str) -> str | None:
 
 
 def between(text: str | None, first: str, second: str) -> str | None:
-    """What stands between the last `first` and the next `second`."""
+    """What is between the last `first` and the next `second`."""
     rest = after(text, first)
     if rest is None:
         return None
@@ -151,7 +151,7 @@ def common_suffix(first: str, second: str) -> str:
 
 
 def markers(text: str) -> list[tuple[int, int]]:
-    """Where the control tokens of `text` stand."""
+    """Where the control tokens of `text` are."""
     return [found.span() for found in _MARKER.finditer(text)]
 
 

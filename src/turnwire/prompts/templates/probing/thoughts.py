@@ -150,7 +150,7 @@ class ThoughtProbe:
         return (_opener(on, off) if prefilled else ""), closer
 
     def tail(self, args: Mapping[str, Any]) -> str:
-        """The generation header behind a plain user message."""
+        """The generation header after a plain user message."""
         sample = [said_by_user(mark("user"))]
         whole = self.renderer.show(sample, args=args)
         bare = self.renderer.show(sample, generation=False, args=args)

@@ -48,7 +48,7 @@ def learn_turn_ends(renderer: TrialRenderer, turns: SampleTurns, *, tools: bool,
         return found
 
     def bridge_of(number: int) -> str | None:
-        """What stands between the end of a turn with a call and its result."""
+        """What is between the end of a turn with a call and its result."""
         step = turns.call(number, names[number], _BODY), turns.result(number, names[number], _RESULT)
         close, whole = close_of(number), between(show(user, *step), _BODY, _RESULT)
         if close is None or whole is None:
@@ -72,7 +72,7 @@ def learn_turn_ends(renderer: TrialRenderer, turns: SampleTurns, *, tools: bool,
 
 
 def _close(after_call: str | None, after_plain: str | None) -> str | None:
-    """What a call writes behind its last argument, by comparison of a turn with calls and a plain one."""
+    """What a call writes after its last argument, by comparison of a turn with calls and a plain one."""
     if after_call is None or after_plain is None:
         return None
     shared = common_suffix(after_call, after_plain)

@@ -1,6 +1,6 @@
-"""Prefix reuse in the words of the Messages API: the `diagnostics` object of an answer.
+"""Prefix reuse as the Messages API phrases it: the `diagnostics` object of an answer.
 
-Promise: it says no more than the API defines; a cause it has no word for becomes the nearest that is true.
+Promise: it says no more than the API defines; a cause it has no term for becomes the nearest that is true.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Failures in the Messages wire's words: status, envelope and the headers that steer a client's retries.
+"""Failures as the Messages wire phrases them: status, envelope and the headers that steer a client's retries.
 
 Promise: a table. Overflow carries the sentence that makes clients compact; permanent refusals say so in
 `x-should-retry`; load carries `retry-after`.

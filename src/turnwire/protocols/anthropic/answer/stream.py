@@ -62,7 +62,7 @@ class _Open:
 
 
 class StreamEncoder:
-    """See wire.Encoder; `framing` is how its events are told apart on the connection."""
+    """See wire.Encoder; `framing` is how its events are separated on the connection."""
 
     media_type = "text/event-stream"
     streams = True

@@ -248,7 +248,7 @@ class BlockReader:
         if heading:
             yield TextBlock(text=heading + "\n\n")
         yield from inner
-        # Blocks are joined as they stand, so a document must not run into what follows it.
+        # Blocks are joined as they are, so a document must not run into what follows it.
         yield TextBlock(text="\n\n")
 
     def _inner(self, raw: bytes | msgspec.Raw, path: str) -> Iterator[Block]:

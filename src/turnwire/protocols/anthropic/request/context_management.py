@@ -26,7 +26,7 @@ from turnwire.turns import (
 __all__ = ["CLEARED", "TokenCounter", "apply_edits", "estimate_tokens", "read_edits"]
 
 CLEARED = "[cleared by context management]"
-"""What stands in the place of a cleared tool result."""
+"""What replaces a cleared tool result."""
 
 CLEAR_THINKING = "clear_thinking_20251015"
 CLEAR_TOOL_USES = "clear_tool_uses_20250919"

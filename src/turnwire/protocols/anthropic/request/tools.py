@@ -209,7 +209,7 @@ def read_tool_choice(
 
 
 def tool_from(wire: WireTool, path: str, limits: Limits) -> Tool | None:
-    """The tool behind a definition; None for one that the client cannot run."""
+    """The tool of a definition; None for one that the client cannot run."""
     kind = wire.type or "custom"
     has_schema = first_byte(wire.input_schema) == "{"
     description, schema = wire.description or "", None

@@ -100,7 +100,7 @@ class CustomInput:
 
 
 def _escape(text: str, at: int) -> tuple[str, int]:
-    """The character behind the escape at `at`, and its length; length 0 when more text is needed."""
+    """The character that the escape at `at` means, and its length; length 0 when more text is needed."""
     if at + 1 >= len(text):
         return "", 0
     letter = text[at + 1]

@@ -1,6 +1,6 @@
-"""Prefix reuse in the words of the Responses API: the `prompt_cache_diagnostics` object of an answer.
+"""Prefix reuse as the Responses API phrases it: the `prompt_cache_diagnostics` object of an answer.
 
-Promise: it says no more than the API defines; a cause it has no word for becomes `input_changed`.
+Promise: it says no more than the API defines; a cause it has no term for becomes `input_changed`.
 """
 
 from __future__ import annotations

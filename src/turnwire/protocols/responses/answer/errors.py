@@ -1,4 +1,4 @@
-"""Failures in the words of the Responses API, chosen so that each client does the right thing next.
+"""Failures as the Responses API phrases them, chosen so that each client does the right thing next.
 
 Promise: one table. A failure before the first byte is an HTTP status, except where only a `response.failed` event makes
 a client recover: an overflow on a stream always (Codex then compacts), a rate limit when Codex asks (it gives up on a

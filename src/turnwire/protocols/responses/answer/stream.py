@@ -55,7 +55,7 @@ CALL_ITEMS: Mapping[CallKind, Callable[[str, int, str, Origin], OutputItem]] = {
 }
 _AT_ONCE = (("response.created", b"in_progress"), ("response.in_progress", b"in_progress"))
 _QUEUED = (("response.created", b"queued"), ("response.queued", b"queued"), ("response.in_progress", b"in_progress"))
-"""The opening events and the status that each tells; a background response waits for its turn first."""
+"""The opening events and the status that each states; a background response waits for its turn first."""
 
 CUT_SHORT = frozenset({"length", "content_filter", "abort", "error"})
 

@@ -26,7 +26,7 @@ __all__ = ["CompactedEncoder", "CompactionStreamEncoder"]
 
 
 def _summary(reply: Reply) -> str:
-    """The text of a turn; thoughts and calls are no part of a hand-over note."""
+    """The text of a turn; thoughts and calls are not part of a hand-over note."""
     return reply.joined("text").strip()
 
 

@@ -1,4 +1,4 @@
-"""Compaction: a long conversation told by the model itself in one summary, carried as a `compaction` item.
+"""Compaction: a long conversation summarised by the model itself, carried as a `compaction` item.
 
 Promise: pure functions. `summary_request` is the turn to run; `compaction_item` carries its answer opaquely;
 `read_summary` gives exactly that text back, or None for a carrier that is not ours. The carrier is bounded.

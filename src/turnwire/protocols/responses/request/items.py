@@ -112,7 +112,7 @@ def _message(item: dict[str, Any]) -> DecodedItem:
     if role != "assistant":
         return DecodedItem(item, "message", role, blocks, notes=tuple(notes))
     said: list[Block] = []
-    ours = _string(item, "id").startswith("msg_")  # what we sent as text was no thought
+    ours = _string(item, "id").startswith("msg_")  # what we sent as text was not a thought
     for block in blocks:
         thought = _thought_as_text(block.text) if isinstance(block, TextBlock) and not ours else None
         if thought is not None:
