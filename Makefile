@@ -7,7 +7,7 @@ INSTALL := @$(BIN)/python tools/install.py
 CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwire
 
 .DEFAULT_GOAL := help
-.PHONY: help docs docs-serve lock sbom audit release serve test test-slow coverage test-clients test-engines test-sglang lint bench bench-peers fuzz clean
+.PHONY: help docs docs-serve lock sbom audit release serve test test-slow coverage test-clients test-engines test-sglang test-ray lint bench bench-peers fuzz clean
 
 help:
 	@echo "make serve         run the gateway on the embedded model (http://127.0.0.1:8390)"
@@ -18,6 +18,7 @@ help:
 	@echo "make test-clients  run the real, pinned clients against the gateway"
 	@echo "make test-engines  run the real engines behind the gateway"
 	@echo "make test-sglang   the same with real SGLang, which takes a second large installation"
+	@echo "make test-ray      run replicas of the gateway on a local Ray"
 	@echo "make lint          ruff, mypy --strict, import contracts"
 	@echo "make docs          build the docs site into build/site; broken links are errors"
 	@echo "make release       build wheel and sdist into dist/, check them, write the release notes"
@@ -47,13 +48,13 @@ serve: $(VENV)/.serve
 	$(BIN)/turnwire serve $(ARGS)
 
 test: $(VENV)/.dev
-	$(BIN)/pytest -n auto --dist worksteal -m "not slow and not browser and not clients and not engines" $(ARGS)
+	$(BIN)/pytest -n auto --dist worksteal -m "not slow and not browser and not clients and not engines and not ray" $(ARGS)
 
 test-slow: $(VENV)/.dev
 	$(BIN)/pytest -n auto --dist worksteal -m slow $(ARGS)
 
 coverage: $(VENV)/.dev
-	$(BIN)/pytest -n auto -m "not browser and not clients and not engines" --cov --cov-report=term:skip-covered $(ARGS)
+	$(BIN)/pytest -n auto -m "not browser and not clients and not engines and not ray" --cov --cov-report=term:skip-covered $(ARGS)
 
 test-browser: $(VENV)/.dev
 	$(BIN)/pytest -m browser tests/console $(ARGS)
@@ -69,6 +70,10 @@ test-engines: $(VENV)/.dev
 test-sglang: $(VENV)/.dev
 	$(BIN)/python tools/engines.py install sglang
 	$(BIN)/pytest -m sglang tests/engines_real $(ARGS)
+
+test-ray: $(VENV)/.dev
+	$(INSTALL) --editable ".[server,embedded,dev,ray]"
+	$(BIN)/pytest -m ray tests/ray $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -63,6 +63,13 @@ class Engine:
         return web.Response()
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
+        try:
+            return await self._said(request)
+        except ConnectionError:
+            # A process that was killed reads no more.
+            raise asyncio.CancelledError from None
+
+    async def _said(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         prompt = array("I", body["prompt"])
         if not body.get("stream"):

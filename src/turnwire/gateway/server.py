@@ -165,19 +165,25 @@ class GatewayServer(uvicorn.Server):
 
     def _asked_to_hand_over(self) -> None:
         if self._handover is None:
-            self._handover = asyncio.ensure_future(self._handed_over())
+            self._handover = asyncio.ensure_future(self.hand_over())
 
-    async def _handed_over(self) -> None:
-        """Another process has our place: accept no more, close what is idle, finish what is not."""
+    async def hand_over(self, limit: float | None = None) -> None:
+        """Another process has our place: accept no more, close what is idle, and finish what is not; what takes longer
+        than `limit` ends as in a drain."""
         for server in self.servers:
             server.close()
         await asyncio.sleep(self.HANDOVER_S)
         for connection in list(self.server_state.connections):
             if not isinstance(connection, WebSocketsSansIOProtocol):
                 connection.shutdown()
-        while self.server_state.tasks and len(self._gateway.heartbeat):
-            await self._gateway.heartbeat.quiet.wait()
-            await asyncio.sleep(0.05)
+        heartbeat = self._gateway.heartbeat
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit):
+                while self.server_state.tasks and len(heartbeat):
+                    await heartbeat.quiet.wait()
+                    await asyncio.sleep(0.05)
+        heartbeat.expire_all("shutdown")
+        await heartbeat.quiet.wait()
         self.should_exit = True
 
     async def _drained(self) -> None:

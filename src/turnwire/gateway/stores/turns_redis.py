@@ -57,11 +57,13 @@ class RedisTurnStore:
     thread reads."""
 
     # How long a read may take, and how long a Redis is left alone that did not answer, or that refused, in seconds.
-    READ_S = 0.2
+    READ_S = 1.0
     PAUSE_S = 5.0
     REFUSED_S = 1.0
 
     waits = True
+
+    distant = True
 
     def __init__(
         self,

@@ -46,6 +46,8 @@ _KNOWN = "SELECT 1 FROM turn_keys JOIN turns USING (number) WHERE space = ? AND 
 class SQLiteTurnStore:
     """Turns in a file, with the newest in memory before it. One thread writes; any thread reads."""
 
+    distant = False
+
     waits = True
 
     def __init__(

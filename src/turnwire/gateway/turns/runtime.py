@@ -41,7 +41,10 @@ _DEFAULTS = ("max_tokens", "temperature", "top_p", "top_k", "min_p", "repetition
 
 
 class SharedSessions(Protocol):
-    """Where processes find the sketches of sessions that others served; see `continuity.sketch`."""
+    """Where processes find the turns and the sketches of sessions that others served; see `continuity.sketch`. A
+    `distant` one may have to be waited for."""
+
+    distant: bool
 
     def put_session(self, session: str, digests: bytes) -> Future[None] | None:
         """Keep a session's newest sketch; done once others can find it."""

@@ -133,7 +133,7 @@ class Turn:
     # How long the opening bytes wait for the engine's first step: a refusal that arrives sooner can still be a status.
     GRACE_S = 0.02
     # How long the last bytes wait for the turn to be where other processes find it.
-    WRITE_S = 0.25
+    WRITE_S = 1.0
 
     def __init__(
         self,

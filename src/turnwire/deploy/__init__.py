@@ -1,0 +1,1 @@
+"""The gateway under the supervision of something else."""
