@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,17 @@ from pathlib import Path
 import aiohttp
 
 HISTORY = "You work in a repository of a streaming parser; keep answers short. " * 150
-OUTPUT = "I look at it.\n</think>\n\n" + "The parser keeps what it cannot place yet. " * 16
+WORDS = f"{HISTORY[:67]} a buffer holds what came early and gives it back once its place is known".split()
+
+
+def _script(number: int) -> str:
+    """A line for each question, no two alike."""
+    chosen = random.Random(7)
+    lines = []
+    for count in range(number):
+        said = " ".join(chosen.choice(WORDS) + str(chosen.randrange(100)) for _ in range(60))
+        lines.append(json.dumps({"match": f"Question {count}.", "text": f"I look.\n</think>\n\n{said}"}))
+    return "\n".join(lines) + "\n"
 
 
 def _used(process: subprocess.Popen[str]) -> float:
@@ -57,7 +68,7 @@ async def _watch(base: str, session: aiohttp.ClientSession) -> None:
 async def measure(folder: Path, turns: int, *, console: bool, capture: bool) -> dict[str, float]:
     """One condition."""
     script = folder / "script.jsonl"
-    script.write_text(json.dumps({"text": OUTPUT}) + "\n")
+    script.write_text(_script(turns))
     captures = folder / f"captures-{console}"
     flags = ["--engine", f"scripted:{script}", "--model", "m", "--dialect", "qwen3_coder", "--port", "0"]
     flags += ["--log-level", "info", *(["--capture", str(captures)] if capture else [])]
@@ -74,7 +85,7 @@ async def measure(folder: Path, turns: int, *, console: bool, capture: bool) -> 
             line = await asyncio.to_thread(process.stdout.readline)
         base = "http://" + line.split("on http://")[1].split()[0]
         async with aiohttp.ClientSession() as session:
-            await _turns(base, 40, session)
+            await _turns(base, min(40, turns), session)
             watching = asyncio.create_task(_watch(base, session)) if console else None
             await asyncio.sleep(0.5)
             began, used = time.monotonic(), _used(process)

@@ -16,6 +16,7 @@ from turnwire.capture.format import CapturedTurn, DoneStep, TokenStep, encode_li
 from turnwire.capture.reading import Capture
 from turnwire.capture.samples import samples
 from turnwire.capture.timelines import otlp_spans, perfetto_trace
+from turnwire.capture.trajectories import trajectories
 from turnwire.cli.main import main
 from turnwire.engines.captured.files import load_capture
 
@@ -117,6 +118,26 @@ async def test_spans_follow_the_conventions_and_hold_content_only_when_asked(fol
     assert "What is in /a" in json.dumps(otlp_spans(turns, content=True))
 
 
+async def test_trajectories_hold_the_whole_session_with_exact_ids(folder: Path) -> None:
+    turns = load_capture(str(folder)).turns
+    made = trajectories(turns)
+    assert [line["session_id"] for line in made[:2]] == ["s-1", "s-2"]
+    for line in made[:2]:
+        steps = line["steps"]
+        assert [step["source"] for step in steps] == ["system", "user", "agent", "agent", "user", "agent"]
+        assert [step["step_id"] for step in steps] == [1, 2, 3, 4, 5, 6]
+        assert steps[0]["message"] == "You list files."
+        calls = steps[2]["tool_calls"]
+        assert [call["arguments"] for call in calls] == [{"path": "/a"}, {"path": "/b"}]
+        results = steps[2]["observation"]["results"]
+        assert [result["source_call_id"] for result in results] == [call["tool_call_id"] for call in calls]
+        assert steps[2]["reasoning_content"] == "I look at both."
+        first = next(turn for turn in turns if turn.turn_id == steps[2]["extra"]["turn_id"])
+        assert steps[2]["metrics"]["prompt_token_ids"] == first.prompt.ids
+        assert steps[2]["metrics"]["completion_token_ids"] == first.output_ids
+        assert line["final_metrics"]["total_steps"] == 6
+
+
 async def test_a_perfetto_trace_has_sessions_turns_and_tool_waits(folder: Path) -> None:
     events = perfetto_trace(load_capture(str(folder)).turns)["traceEvents"]
     assert {event["args"]["name"] for event in events if event["name"] == "process_name"} == {
@@ -146,6 +167,7 @@ async def test_the_commands(folder: Path, tmp_path: Path) -> None:
     target = str(tmp_path / "samples.jsonl")
     assert "3 samples of 9 turns; 0 left out" in await run("export", "samples", str(folder), "-o", target)
     assert [len(json.loads(line)["turns"]) for line in _read(target).splitlines()] == [3, 3, 3]
+    await run("export", "atif", str(folder), "-o", str(tmp_path / "a.jsonl"))
     await run("export", "perfetto", str(folder), "-o", str(tmp_path / "p.json"))
     await run("export", "otel", str(folder), "-o", str(tmp_path / "o.json"))
     page = str(tmp_path / "t.html")

@@ -33,10 +33,10 @@ def closed(client: Client) -> None:
     client.gateway.capturing.close()
 
 
-async def _alive(answer: aiohttp.ClientResponse, sign: bytes) -> None:
-    """Read until the second sign of life."""
+async def _alive(answer: aiohttp.ClientResponse, sign: bytes, times: int = 1) -> None:
+    """Read until a sign of life."""
     data = b""
-    while data.count(sign) < 2:
+    while data.count(sign) < times:
         data += await answer.content.readany()
 
 
@@ -48,7 +48,8 @@ async def _broken_off(client: Client) -> None:
     while len(client.gateway.heartbeat):
         await asyncio.sleep(0.01)
     async with client.session.post(client.base + "/v1/responses", json=body | {"input": "Talk."}) as answer:
-        await _alive(answer, b"response.in_progress")
+        # The opening tells it once, as the event's name and in its data.
+        await _alive(answer, b"response.in_progress", times=4)
         async with client.session.get(client.base + "/admin/live") as told:
             (live,) = await told.json()
         await client.post(f"/admin/turns/{live['turn_id']}/cancel", {})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 
 import msgspec
@@ -41,19 +42,41 @@ SECRET_HEADERS = frozenset(
 """Headers whose value is a secret whatever it looks like."""
 
 
-def _compiled(extra: Sequence[str] = ()) -> re.Pattern[str]:
-    kinds = [f"(?P<{kind}>{pattern})" for kind, pattern in SECRETS.items()]
-    return re.compile("|".join([*kinds, *(f"(?P<own{number}>{one})" for number, one in enumerate(extra))]))
+_SIGNS: Mapping[str, tuple[str, ...]] = {
+    "key": ("sk-", "tw-"),
+    "github": ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+    "gitlab": ("glpat-",),
+    "aws": ("AKIA", "ASIA"),
+    "google": ("AIza",),
+    "slack": ("xox",),
+    "hub": ("hf_",),
+    "npm": ("npm_",),
+    "jwt": ("eyJ",),
+    "bearer": ("earer ",),
+    "private_key": ("PRIVATE KEY-----",),
+    "url_password": ("://",),
+}
+"""What a text with such a secret holds: looking for these first costs next to nothing, and most texts have none."""
+assert set(_SIGNS) == set(SECRETS)
 
 
-_PLAIN = _compiled()
+@lru_cache(maxsize=256)
+def _compiled(kinds: tuple[str, ...], extra: tuple[str, ...]) -> re.Pattern[str]:
+    parts = [f"(?P<{kind}>{SECRETS[kind]})" for kind in kinds]
+    return re.compile("|".join([*parts, *(f"(?P<own{number}>{one})" for number, one in enumerate(extra))]))
+
+
+def _found(text: str, extra: tuple[str, ...] = ()) -> list[re.Match[str]]:
+    """Every secret of a text, in order."""
+    kinds = tuple(kind for kind, signs in _SIGNS.items() if any(sign in text for sign in signs))
+    return list(_compiled(kinds, extra).finditer(text)) if kinds or extra else []
 
 
 def secrets_in(turn: CapturedTurn) -> list[str]:
     """The kinds of secret that a captured turn still holds; empty for one that was redacted."""
     said = "".join(piece for step in turn.steps for piece in _pieces(step))
     texts = (turn.request.body, said, turn.prompt.tail, *(text for _, text in turn.answer))
-    found = {match.lastgroup or "" for text in texts for match in _PLAIN.finditer(text)}
+    found = {match.lastgroup or "" for text in texts for match in _found(text)}
     found |= {
         f"header {name}"
         for name, value in turn.request.headers.items()
@@ -66,7 +89,7 @@ class Redactor:
     """Replaces secrets. `extra` are further patterns; `salt` decides the words, so that nobody can try out guesses."""
 
     def __init__(self, extra: Sequence[str] = (), *, salt: bytes | None = None) -> None:
-        self._pattern = _compiled(extra)
+        self._extra = tuple(extra)
         self._salt = os.urandom(16) if salt is None else salt
 
     def word(self, kind: str, secret: str) -> str:
@@ -76,7 +99,12 @@ class Redactor:
 
     def text(self, text: str) -> tuple[str, int]:
         """The text without secrets, and how many there were."""
-        return self._pattern.subn(lambda match: self.word(match.lastgroup or "own", match.group()), text)
+        matches = _found(text, self._extra)
+        made, at = "", 0
+        for match in matches:
+            made += text[at : match.start()] + self.word(match.lastgroup or "own", match.group())
+            at = match.end()
+        return made + text[at:] if matches else text, len(matches)
 
     def turn(self, turn: CapturedTurn, spell: Callable[[Sequence[int]], Iterable[str]]) -> CapturedTurn:
         """The turn without secrets. `spell` gives the text of each id, so that ids that spell a secret can be masked;
@@ -107,6 +135,8 @@ class Redactor:
         """What was sent. A secret in the output lies across frames, so then only their times stay."""
         if cut:
             return tuple((at, "") for at, _ in answer), 0
+        if not _found("".join(text for _, text in answer), self._extra):
+            return tuple(answer), 0
         clean = [(at, *self.text(text)) for at, text in answer]
         return tuple((at, text) for at, text, _ in clean), sum(count for _, _, count in clean)
 
@@ -121,7 +151,7 @@ class Redactor:
 
     def _joined(self, pieces: Sequence[str]) -> tuple[list[str | None], int]:
         """Pieces of one text without its secrets; None for a piece that held nothing of one."""
-        spans = [(*match.span(), match) for match in self._pattern.finditer("".join(pieces))]
+        spans = [(*match.span(), match) for match in _found("".join(pieces), self._extra)]
         made: list[str | None] = []
         start = 0
         for piece in pieces:
@@ -156,7 +186,7 @@ class Redactor:
 
     def _masked(self, ids: Sequence[int], spell: Callable[[Sequence[int]], Iterable[str]]) -> list[int]:
         pieces = list(spell(ids))
-        spans = [match.span() for match in self._pattern.finditer("".join(pieces))]
+        spans = [match.span() for match in _found("".join(pieces), self._extra)]
         masked, place, at = list(ids), 0, 0
         for number, piece in enumerate(pieces):
             end = place + len(piece)

@@ -136,6 +136,8 @@ class Gateway:
     def finished(self, turn: TurnRecord[Any]) -> None:
         """A turn that ran, whatever became of it."""
         if turn.outcome is None:
+            if self.capturing is not None:
+                self.capturing.forget(turn)
             return
         summary = summary_of(turn)
         self.metrics.observe_turn(turn, summary)

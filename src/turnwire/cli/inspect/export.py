@@ -14,6 +14,7 @@ from turnwire.capture.format import CaptureError
 from turnwire.capture.reading import Capture
 from turnwire.capture.samples import samples
 from turnwire.capture.timelines import otlp_spans, perfetto_trace
+from turnwire.capture.trajectories import trajectories
 from turnwire.capture.view import page_data
 from turnwire.console.pages import self_contained
 from turnwire.engines.captured.files import load_capture
@@ -29,14 +30,15 @@ def _loaded(place: str) -> Capture:
 
 
 @click.command()
-@click.argument("form", type=click.Choice(["samples", "otel", "perfetto"]))
+@click.argument("form", type=click.Choice(["samples", "atif", "otel", "perfetto"]))
 @click.argument("place", metavar="FILE")
 @click.option(
     "--output", "-o", type=click.Path(dir_okay=False, allow_dash=True), default="-", help="Where to write it."
 )
 @click.option("--content", is_flag=True, help="otel: also what was said.")
 def export(form: str, place: str, output: str, content: bool) -> None:
-    """Write a capture as training samples (JSONL of exact tokens), OpenTelemetry spans or a Perfetto trace."""
+    """Write a capture as training samples (JSONL of exact tokens), trajectories (JSONL of ATIF documents),
+    OpenTelemetry spans or a Perfetto trace."""
     capture = _loaded(place)
     turns = [turn for turn in capture.turns if not turn.memory]
     if form == "samples":
@@ -44,6 +46,8 @@ def export(form: str, place: str, output: str, content: bool) -> None:
         data = b"".join(msgspec.json.encode(sample) + b"\n" for sample in made)
         used = sum(len(sample.turns) for sample in made)
         click.echo(f"{len(made)} samples of {used} turns; {len(turns) - used} left out (no ids, or masked)", err=True)
+    elif form == "atif":
+        data = b"".join(msgspec.json.encode(line) + b"\n" for line in trajectories(turns))
     else:
         data = msgspec.json.encode(otlp_spans(turns, content=content) if form == "otel" else perfetto_trace(turns))
     with click.open_file(output, "wb") as file:

@@ -149,11 +149,11 @@ function sessions(most = 1000) {
   return table([
     ["session", (group) => element("span", { class: "mono" }, short(group.name, 40))],
     ["client", (group) => short(group.last.client, 26), "hide"],
-    ["model", (group) => group.last.model],
+    ["model", (group) => group.last.model, "hide"],
     ["turns", (group) => group.turns.length, "num"],
     ["cached / again / new / output", (group) => tokenBar({ prompt_tokens: group.prompt, cached_tokens: group.cached, lost: group.lost, output_tokens: group.output })],
     ["prefix", (group) => (group.broken ? element("span", { class: "tag broken" }, `${group.broken} broken`) : tag("held"))],
-    ["last", (group) => new Date(group.last.at * 1000).toLocaleTimeString(), "num"],
+    ["last", (group) => new Date(group.last.at * 1000).toLocaleTimeString(), "num hide"],
   ], grouped().slice(0, most), (group) => { location.hash = `sessions/${encodeURIComponent(group.name)}`; });
 }
 

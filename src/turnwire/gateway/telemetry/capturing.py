@@ -275,6 +275,10 @@ class Capturing:
 
             self._writer.put(make, size)
 
+    def forget(self, record: TurnRecord[Any]) -> None:
+        """A turn that never ran."""
+        self._open.pop(record.turn_id, None)
+
     def view(self, turn_id: str) -> dict[str, Any] | None:
         """A turn that was captured lately, as a page shows it."""
         turn = self._recent.get(turn_id)
