@@ -7,6 +7,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,9 @@ def replay_equal(folder: Path) -> int:
         async def run(capture: Capture = capture, place: str = str(path)) -> list[Replayed]:
             return [one async for one in replay(capture, replay_settings(capture, place, Settings()))]
 
-        done = asyncio.run(run())
+        # A browser of the same test has an event loop in this thread.
+        with ThreadPoolExecutor(1) as thread:
+            done = thread.submit(lambda run=run: asyncio.run(run())).result()  # type: ignore[misc]
         assert [str(difference) for one in done for difference in one.differences] == []
         compared += sum(not one.skipped for one in done)
     return compared
