@@ -19,7 +19,7 @@ import msgspec
 from turnwire.continuity.causes import attribute, related
 from turnwire.continuity.shared_prefix import shared_prefix
 from turnwire.continuity.verdict import Verdict
-from turnwire.turns import Conversation, Note
+from turnwire.turns import Conversation, Note, TextBlock
 
 __all__ = [
     "BuiltPrompt",
@@ -269,6 +269,9 @@ def _weight(conversation: Conversation) -> int:
     for message in conversation.messages:
         for block in message.blocks:
             total += _BLOCK_OVERHEAD
+            if type(block) is TextBlock:
+                total += sys.getsizeof(block.text)
+                continue
             for field in ("text", "seal", "arguments", "data", "payload"):
                 total += sys.getsizeof(getattr(block, field, None) or "")
             for part in getattr(block, "content", ()):

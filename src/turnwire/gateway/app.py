@@ -82,6 +82,8 @@ def create_app(gateway: Gateway) -> ASGIApp:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
+        if gateway.large_bodies is not None:
+            gateway.large_bodies.stop()
         await gateway.responses.stop()
         await gateway.hosted.close()
         for runtime in gateway.runtimes:

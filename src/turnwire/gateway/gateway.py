@@ -18,6 +18,7 @@ from turnwire.gateway.door.keys import Keyring
 from turnwire.gateway.door.limits import request_limits
 from turnwire.gateway.door.usage import UsageLedger
 from turnwire.gateway.hosted.tools import HostedTools
+from turnwire.gateway.large_bodies.pool import LargeBodies
 from turnwire.gateway.models import Found, ServedModels, UnknownModel
 from turnwire.gateway.processes.siblings import Siblings
 from turnwire.gateway.settings import Settings
@@ -64,6 +65,9 @@ class Gateway:
         )
         self.max_body = settings.max_body
         self.limits = request_limits(settings)
+        # What is recorded or captured must be here as a whole.
+        keeps_bodies = self.recorder is not None or self.capturing is not None
+        self.large_bodies = None if keeps_bodies else LargeBodies(self.limits)
         self.dispatch = settings.enable_streaming_tool_dispatch
         self.draining = False
         shared = (settings.store or "").partition(":")[0] in ("redis", "rediss", "unix")

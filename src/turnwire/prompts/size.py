@@ -14,12 +14,12 @@ import msgspec
 
 from turnwire.turns import Conversation, TextBlock, ToolResultBlock
 
-__all__ = ["Density", "SizedTokenizer", "may_exceed", "minimum_tokens"]
+__all__ = ["MOST_READ", "Density", "SizedTokenizer", "may_exceed", "minimum_tokens"]
 
 _WORD_END = re.compile("[A-Za-z] ")
 _NOT_BLANK = re.compile(r"\S")
 _SLICE = 65_536
-_MOST_READ = 1 << 20
+MOST_READ = 1 << 20
 _COMPOSED = 4  # characters that a normal form makes one of, at most; ASCII stays as it is
 _DOUBTFUL = 3  # a conversation with fewer characters than this for each token fits, if it is made of words
 
@@ -45,9 +45,12 @@ def may_exceed(conversation: Conversation, tokens: int) -> bool:
     return sum(map(len, _texts(conversation))) > _DOUBTFUL * tokens
 
 
-def minimum_tokens(conversation: Conversation, tokenizer: SizedTokenizer, *, enough: int) -> int:
+def minimum_tokens(
+    conversation: Conversation, tokenizer: SizedTokenizer, *, enough: int, most_read: int = MOST_READ
+) -> int:
     """A lower bound on the prompt's tokens, meant to tell whether there are more than `enough`. It counts what every
-    template shows: system and user text and results, without blanks at their ends."""
+    template shows: system and user text and results, without blanks at their ends. Words are counted in the first
+    `most_read` characters."""
     density = tokenizer.density
     if density is None:
         return 0
@@ -63,7 +66,7 @@ def minimum_tokens(conversation: Conversation, tokenizer: SizedTokenizer, *, eno
         fewest += size // density.characters
     if fewest > enough or not density.words or characters < _DOUBTFUL * enough:
         return fewest
-    return max(fewest, _words(conversation, enough))
+    return max(fewest, _words(conversation, enough, most_read))
 
 
 def _ascii(text: str, enough: int) -> int:
@@ -77,9 +80,9 @@ def _ascii(text: str, enough: int) -> int:
     return count
 
 
-def _words(conversation: Conversation, enough: int) -> int:
-    """Word ends in the first million characters, counted until there are more than `enough`."""
-    words, left = 0, _MOST_READ
+def _words(conversation: Conversation, enough: int, most_read: int) -> int:
+    """Word ends in the first `most_read` characters, counted until there are more than `enough`."""
+    words, left = 0, most_read
     for text in _texts(conversation):
         for start in range(0, min(len(text), left), _SLICE):
             words += len(_WORD_END.findall(text, start, start + _SLICE))

@@ -25,17 +25,18 @@ E = TypeVar("E")
 T = TypeVar("T")
 
 _LARGE = 1 << 20
-"""Bytes of a body that the event loop does not decode itself."""
+"""Bytes of a body that the event loop does not decode itself, where no process does."""
 
 Headers = list[tuple[bytes, bytes]]
 
 
 class Api(Protocol[E]):
     """What differs between APIs. `E` is what its encoder must repeat of a request; `call_prefix` starts the ids of its
-    tool calls."""
+    tool calls; `large_bodies` says that it can have a large body decoded elsewhere."""
 
     name: str
     call_prefix: str
+    large_bodies: bool
 
     async def decode(self, arrival: Arrival) -> Sequence[Inbound[E]]:
         """What the request asks for, one entry for each prompt; stored things that it refers to are fetched here."""

@@ -25,19 +25,25 @@ class Chat:
 
     name = "chat"
     call_prefix = "call_"
+    large_bodies = True
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._decoded = DecodedParts()
 
     async def decode(self, arrival: Arrival) -> Sequence[Inbound[Echo]]:
-        inbound = await decoded(
+        inbound = await self._read(arrival)
+        inbound.choices = inbound.echo.choices
+        return [inbound]
+
+    async def _read(self, arrival: Arrival) -> Inbound[Echo]:
+        if arrival.large is not None and (inbound := await arrival.large.read("chat")) is not None:
+            return inbound
+        return await decoded(
             arrival.body,
             self._decoded,
             lambda cache: chat.decode(arrival.body, arrival.headers, limits=self._limits, cache=cache),
         )
-        inbound.choices = inbound.echo.choices
-        return [inbound]
 
     def begin(self, turns: Sequence[TurnRecord[Echo]], framing: Framing = SSE) -> Sequence[Encoder]:
         first = turns[0]

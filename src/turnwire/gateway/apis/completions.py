@@ -26,6 +26,7 @@ class Completions:
 
     name = "completions"
     call_prefix = "call_"
+    large_bodies = False
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits

@@ -18,7 +18,7 @@ from turnwire.protocols.anthropic import Echo
 from turnwire.protocols.anthropic.answer.diagnostics import diagnostics
 from turnwire.protocols.fields.decoded import DecodedParts
 from turnwire.protocols.framing import SSE, Framing
-from turnwire.protocols.hosted.offer import NOTHING
+from turnwire.protocols.hosted.offer import NOTHING, HostedOffer
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.reply import Reply
 from turnwire.protocols.wire import Encoder, ErrorReply, Inbound, TurnFailure
@@ -31,6 +31,7 @@ class Messages:
 
     name = "messages"
     call_prefix = "toolu_"
+    large_bodies = True
 
     def __init__(self, store: Store, limits: Limits, hosted: Offering | None = None) -> None:
         self._store = store
@@ -40,18 +41,25 @@ class Messages:
 
     async def decode(self, arrival: Arrival) -> Sequence[Inbound[Echo]]:
         offer = await self._hosted.offer(arrival.key) if self._hosted is not None else NOTHING
-        inbound = await decoded(
+        inbound = await self._read(arrival, offer)
+        key = anthropic.thread_key(inbound)
+        if key is None:
+            return [inbound]
+        if arrival.large is not None:
+            await arrival.large.complete(inbound)
+        record = anthropic.read_record(await self._store.get(_space(arrival.tenant), key))
+        return [anthropic.continue_thread(inbound, record)]
+
+    async def _read(self, arrival: Arrival, offer: HostedOffer) -> Inbound[Echo]:
+        if arrival.large is not None and (inbound := await arrival.large.read("messages", offer)) is not None:
+            return inbound
+        return await decoded(
             arrival.body,
             self._decoded,
             lambda cache: anthropic.decode(
                 arrival.body, arrival.headers, limits=self._limits, cache=cache, offer=offer
             ),
         )
-        key = anthropic.thread_key(inbound)
-        if key is None:
-            return [inbound]
-        record = anthropic.read_record(await self._store.get(_space(arrival.tenant), key))
-        return [anthropic.continue_thread(inbound, record)]
 
     def begin(self, turns: Sequence[TurnRecord[Echo]], framing: Framing = SSE) -> Sequence[Encoder]:
         return [self._encoder(turn, framing) for turn in turns]

@@ -6,6 +6,7 @@ complete; an overflow reaches Codex as the one event that makes it compact.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -46,6 +47,8 @@ class Responses:
     name = "responses"
     # Letters and digits only: some clients strip everything else from an id.
     call_prefix = "call"
+    large_bodies = True
+    _needs_messages = False
 
     def __init__(
         self,
@@ -64,6 +67,15 @@ class Responses:
         self._decoded = DecodedParts()
 
     async def decode(self, arrival: Arrival) -> Sequence[Inbound[Echo]]:
+        if arrival.large is not None:
+            inbound: Inbound[Echo] | None = await arrival.large.read("responses", await self.offer(arrival))
+            if inbound is not None:
+                if self._needs_messages:
+                    await arrival.large.complete(inbound)
+                return [self._understood(inbound)]
+            # What it refers to is stored, and has to be fetched from here.
+            arrival.body = await asyncio.to_thread(arrival.large.body)
+            arrival.close()
         request = await self.read(arrival)
         stored = await self.store.resolve(arrival.tenant, request)
         return [self.decoded(request, arrival, stored, await self.offer(arrival))]
@@ -84,7 +96,9 @@ class Responses:
         self, request: RequestBody, arrival: Arrival, stored: Stored | None, offer: HostedOffer = NOTHING
     ) -> Inbound[Echo]:
         """The request with what it refers to."""
-        inbound = responses.decode_request(request, arrival.headers, stored=stored, offer=offer)
+        return self._understood(responses.decode_request(request, arrival.headers, stored=stored, offer=offer))
+
+    def _understood(self, inbound: Inbound[Echo]) -> Inbound[Echo]:
         inbound.background = inbound.echo.background
         if inbound.background and not inbound.echo.store:
             raise TurnFailure("invalid_request", "background: needs `store` to be true", param="background")
@@ -155,10 +169,10 @@ def _failed_openly(running: RunningResponse) -> bool:
 class Compact(Responses):
     """`POST /v1/responses/compact`: the conversation summed up by its own model, as items to go on with."""
 
-    def decoded(
-        self, request: RequestBody, arrival: Arrival, stored: Stored | None, offer: HostedOffer = NOTHING
-    ) -> Inbound[Echo]:
-        inbound = super().decoded(request, arrival, stored, offer)
+    _needs_messages = True
+
+    def _understood(self, inbound: Inbound[Echo]) -> Inbound[Echo]:
+        inbound = super()._understood(inbound)
         inbound.hosted = {}
         echo = inbound.echo
         if not echo.compaction:

@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from turnwire.gateway.apis.api import Api
 from turnwire.gateway.door.bodies import expand
 from turnwire.gateway.hosted.beginning import Hosting, begin_turn
+from turnwire.gateway.large_bodies.pool import LargeBodies
 from turnwire.gateway.transports.sinks import http_sink
 from turnwire.gateway.turns.admission import Admitting, admit, refuse_while_draining
 from turnwire.gateway.turns.arrival import Arrival
@@ -38,6 +39,7 @@ class Serving(Admitting, Reporting, Hosting, Protocol):
     """What a transport needs of the gateway."""
 
     max_body: int
+    large_bodies: LargeBodies | None
 
     def refused(self, api: str, failure: TurnFailure) -> None:
         """A request that was refused before its turn began."""
@@ -57,15 +59,21 @@ def headers_of(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
-async def read_arrival(scope: Scope, receive: Receive, limit: int) -> Arrival:
-    """The request with its whole body, expanded; TurnFailure once it is over the limit."""
+async def read_arrival(scope: Scope, receive: Receive, limit: int, large_bodies: LargeBodies | None = None) -> Arrival:
+    """The request with its whole body, expanded; TurnFailure once it is over the limit. Where `large_bodies` takes the
+    body it is left to them."""
     headers = headers_of(scope)
-    body = expand(await _read_body(receive, limit), headers.get("content-encoding", ""), limit)
+    encoding = headers.get("content-encoding", "")
+    chunks, size = await _read_body(receive, limit)
     use = scope.get("state", {}).get("use")
+    if large_bodies is not None and large_bodies.takes(size, encoding):
+        large = large_bodies.request(headers, chunks, size)
+        return Arrival(headers=headers, body=b"", started=time.monotonic(), use=use, large=large)
+    body = expand(b"".join(chunks), encoding, limit)
     return Arrival(headers=headers, body=body, started=time.monotonic(), use=use)
 
 
-async def _read_body(receive: Receive, limit: int) -> bytes:
+async def _read_body(receive: Receive, limit: int) -> tuple[list[bytes], int]:
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -78,7 +86,7 @@ async def _read_body(receive: Receive, limit: int) -> bytes:
             raise TurnFailure("too_large", f"The request body is larger than {limit} bytes; send less.")
         chunks.append(chunk)
         if not message.get("more_body", False):
-            return b"".join(chunks)
+            return chunks, size
 
 
 async def reply(
@@ -113,8 +121,13 @@ class TurnEndpoint(Generic[E]):
         turns: list[TurnRecord[E]] = []
         try:
             refuse_while_draining(self._gateway)
-            arrival = await read_arrival(scope, receive, self._gateway.max_body)
-            turns = await admit(self._gateway, self._api, arrival)
+            gateway = self._gateway
+            elsewhere = gateway.large_bodies if self._api.large_bodies else None
+            arrival = await read_arrival(scope, receive, gateway.max_body, elsewhere)
+            try:
+                turns = await admit(gateway, self._api, arrival)
+            finally:
+                arrival.close()
             if turns[0].inbound.background and self._background is not None:
                 await self._background.answer(turns[0], arrival, scope, receive, send)
             else:

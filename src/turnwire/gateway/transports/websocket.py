@@ -91,6 +91,7 @@ class _SocketResponses:
 
     name = Responses.name
     call_prefix = Responses.call_prefix
+    large_bodies = False
 
     def __init__(self, api: Responses) -> None:
         self._api = api

@@ -24,6 +24,7 @@ __all__ = ["Admitting", "admit", "refuse_while_draining"]
 
 E = TypeVar("E")
 _PLAIN = resolve("plain")
+_NO_PROMPT = Prompt(ids=[], tail="")
 
 
 class Admitting(Protocol):
@@ -55,13 +56,14 @@ async def admit(gateway: Admitting, api: Api[E], arrival: Arrival) -> list[TurnR
         if inbound.dispatch is None:
             inbound.dispatch = gateway.dispatch
         runtime = gateway.serving(inbound)
-        gateway.limits.check(inbound.conversation, len(arrival.body), fetches=runtime.fetches)
-        if inbound.prompt is None:
+        overflow = await _settled(gateway, arrival, inbound, runtime)
+        if overflow is not None:
+            prompt, verdict, dialect = _NO_PROMPT, Verdict(state="first"), runtime.dialect
+        elif inbound.prompt is None:
             prompt, verdict, overflow = await _prepared(runtime, inbound, arrival.tenant)
             dialect = runtime.dialect
         else:
             prompt, verdict, dialect = runtime.raw_prompt(inbound.prompt), Verdict(state="first"), _PLAIN
-            overflow = None
         admitted += [
             (inbound.choice(number), runtime, dialect, prompt, verdict, overflow) for number in range(inbound.choices)
         ]
@@ -86,6 +88,19 @@ async def admit(gateway: Admitting, api: Api[E], arrival: Arrival) -> list[TurnR
     ]
 
 
+async def _settled(
+    gateway: Admitting, arrival: Arrival, inbound: Inbound[Any], runtime: ModelRuntime
+) -> TurnFailure | None:
+    """Check a request against the limits. One that is large gets its messages only now; the refusal where they cannot
+    fit into the window."""
+    if arrival.large is None:
+        gateway.limits.check(inbound.conversation, len(arrival.body), fetches=runtime.fetches)
+        return None
+    density = runtime.tokenizer.density if runtime.writes_prompts else None
+    least = await arrival.large.settle(inbound, window=runtime.window, density=density, fetches=runtime.fetches)
+    return None if least is None else runtime.too_long(least)
+
+
 async def _prepared(
     runtime: ModelRuntime, inbound: Inbound[Any], tenant: str
 ) -> tuple[Prompt, Verdict, TurnFailure | None]:
@@ -95,4 +110,4 @@ async def _prepared(
     except TurnFailure as failure:
         if failure.kind != "context_overflow":
             raise
-        return Prompt(ids=[], tail=""), Verdict(state="first"), failure.with_traceback(None)
+        return _NO_PROMPT, Verdict(state="first"), failure.with_traceback(None)

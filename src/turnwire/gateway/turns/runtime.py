@@ -174,12 +174,16 @@ class ModelRuntime:
         count = partial(minimum_tokens, conversation, self.tokenizer, enough=self.window)
         least = await asyncio.get_running_loop().run_in_executor(self._threads, count)
         if least > self.window:
-            raise TurnFailure(
-                "context_overflow",
-                f"The prompt has at least {least} tokens and the model's window is {self.window}.",
-                prompt_tokens=least,
-                window=self.window,
-            )
+            raise self.too_long(least)
+
+    def too_long(self, least: int) -> TurnFailure:
+        """The refusal of a prompt that has at least so many tokens."""
+        return TurnFailure(
+            "context_overflow",
+            f"The prompt has at least {least} tokens and the model's window is {self.window}.",
+            prompt_tokens=least,
+            window=self.window,
+        )
 
     def remember(self, turn: TurnRecord[Any]) -> Future[None] | None:
         """Keep what the next turn needs: its tokens to compare with, and the raw turn for clients that drop or rewrite
