@@ -16,6 +16,8 @@ COMMANDS = {
     "memory": ("benchmarks.commands.memory", "a thousand paced streams: memory, CPU, lateness"),
     "replicas": ("benchmarks.commands.replicas", "turns over several processes, some of them killed"),
     "conformance": ("benchmarks.commands.conformance", "judge the servers by `turnwire conformance`, write its page"),
+    "processes": ("benchmarks.commands.processes", "tokens a second against the number of processes"),
+    "scale": ("benchmarks.commands.scale", "what a million sessions need, from the result files"),
     "figures": ("benchmarks.figures", "write the README's table from the result files"),
 }
 

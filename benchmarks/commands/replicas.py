@@ -17,7 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.measure.results import FOLDER, machine, today
+from benchmarks.measure.results import Cell, Result, machine, save, today
+from benchmarks.peers.gateways import commit
 from benchmarks.replicas.storm import storm
 
 
@@ -49,10 +50,11 @@ def main(arguments: list[str]) -> None:
     for trouble in troubles[:20]:
         print("!", trouble)
     if chosen.save:
-        name = "replicas_redis_kills.json" if chosen.redis_kills else "replicas.json"
-        told = {"command": "replicas", "taken": today(), "machine": machine(), "workers": chosen.workers, **shown}
-        folder_of_runs = FOLDER / "runs"
-        folder_of_runs.mkdir(exist_ok=True)
-        (folder_of_runs / name).write_bytes(msgspec.json.format(msgspec.json.encode(told), indent=1) + b"\n")
+        case = f"{chosen.workers} processes, {found.kills} killed"
+        figures = {name: [float(value)] for name, value in shown.items() if isinstance(value, int | float)}
+        figures |= {f"verdict_{name}": [float(count)] for name, count in found.verdicts.items()}
+        about = {"turnwire": {"version": commit(), "wire": "HTTP"}}
+        cell = Cell("turnwire", "all", case, figures)
+        print("written:", save(Result("replicas", today(), machine(), about, [cell])))
     wrong = found.lost or found.doubled or found.truncated or found.held + found.away < found.pairs
     sys.exit(1 if wrong else 0)

@@ -27,6 +27,9 @@ from benchmarks.peers.gateways import Gateway
 
 REFERENCE = "vllm-rust"
 
+Starts = list[tuple[str, Callable[[str, gateways.Stage], Gateway]]]
+"""The gateways of a run: their names, and how each is started."""
+
 
 def options(about: str | None, rounds: int, *, light: bool = False) -> argparse.ArgumentParser:
     """The options that every command has. A `light` one leaves most of the machine idle, so it may go first."""
@@ -50,7 +53,7 @@ def options(about: str | None, rounds: int, *, light: bool = False) -> argparse.
 class Session:
     """The gateways of a run and what was measured of them."""
 
-    def __init__(self, command: str, chosen: argparse.Namespace) -> None:
+    def __init__(self, command: str, chosen: argparse.Namespace, starts: Starts | None = None) -> None:
         self.rounds: int = chosen.rounds
         self.apis: tuple[Api, ...] = tuple(api for api in APIS if api in chosen.apis.split(","))
         self._command = command
@@ -60,7 +63,7 @@ class Session:
             # Inherited by all that is started: for figures in wall time on a machine that others use too.
             os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))
             self._machine["scheduler"] = "realtime"
-        self._starts = _starts(chosen)
+        self._starts = _starts(chosen) if starts is None else starts
         self._cells: dict[tuple[str, str, str], Cell] = {}
         self._stack = ExitStack()
         self.gateways: list[Gateway] = []
@@ -136,7 +139,7 @@ def _leave(*_: object) -> None:
     raise SystemExit(143)
 
 
-def _starts(chosen: argparse.Namespace) -> list[tuple[str, Callable[[str, gateways.Stage], Gateway]]]:
+def _starts(chosen: argparse.Namespace) -> Starts:
     """The gateways to start, by name."""
     flags = tuple(chosen.flag)
     ours: dict[str, Callable[[str, gateways.Stage], Gateway]] = {

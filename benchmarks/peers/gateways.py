@@ -65,7 +65,7 @@ def turnwire(name: str, stage: Stage, source: Path = cache.ROOT, flags: tuple[st
     processes.start(f"{name}-engine", [completions, str(engine), stage.playbook, file])
     processes.wait(listens(engine))
     pid = _serve(name, stage, processes, port, source, f"vllm:http://127.0.0.1:{engine}", flags)
-    return Gateway(name, "HTTP", _commit(source), APIS, port, pid, counter, processes)
+    return Gateway(name, "HTTP", commit(source), APIS, port, pid, counter, processes)
 
 
 def turnwire_core(name: str, stage: Stage, source: Path = cache.ROOT, flags: tuple[str, ...] = ()) -> Gateway:
@@ -74,7 +74,7 @@ def turnwire_core(name: str, stage: Stage, source: Path = cache.ROOT, flags: tup
     handshake, port, processes = free_ports(3), free_port(), stage.processes()
     counter = scripted_core(name, stage, processes, handshake)
     pid = _serve(name, stage, processes, port, source, f"vllm-core:tcp://127.0.0.1:{handshake}", flags)
-    return Gateway(name, "engine core (ZMQ)", _commit(source), APIS, port, pid, counter, processes)
+    return Gateway(name, "engine core (ZMQ)", commit(source), APIS, port, pid, counter, processes)
 
 
 def vllm_rust(name: str, stage: Stage) -> Gateway:
@@ -190,7 +190,8 @@ def _serve(
     return pid
 
 
-def _commit(source: Path) -> str:
+def commit(source: Path = cache.ROOT) -> str:
+    """The version of a checkout."""
     command = ["git", "-C", str(source), "describe", "--always", "--dirty", "--abbrev=7"]
     described = subprocess.run(command, capture_output=True, text=True, check=False)
     return described.stdout.strip() or "unknown"

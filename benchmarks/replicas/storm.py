@@ -49,6 +49,7 @@ class Findings(msgspec.Struct):
     redis_commands: float = 0.0
     redis_bytes_in: float = 0.0
     redis_bytes_out: float = 0.0
+    redis_kept: float = 0.0
 
 
 class Redis:
@@ -84,12 +85,14 @@ class Redis:
             self.process.kill()
             self.process.wait()
 
-    def figures(self) -> tuple[float, float, float]:
-        """Commands, bytes in, bytes out since it started."""
+    def figures(self) -> tuple[float, float, float, float]:
+        """Commands, bytes in, bytes out since it started, and the bytes of memory that it uses."""
         import redis
 
-        info: Any = redis.Redis.from_url(self.url).info("stats")
-        return info["total_commands_processed"], info["total_net_input_bytes"], info["total_net_output_bytes"]
+        info: Any = redis.Redis.from_url(self.url).info()
+        names = ("total_commands_processed", "total_net_input_bytes", "total_net_output_bytes", "used_memory")
+        commands, read, written, used = (float(info[name]) for name in names)
+        return commands, read, written, used
 
 
 class Gateway:
@@ -162,7 +165,9 @@ class Storm:
         found.seconds = round(time.monotonic() - began, 1)
         if not redis_kills:
             used = [(now - then) / max(found.turns, 1) for now, then in zip(self._redis.figures(), before, strict=True)]
-            found.redis_commands, found.redis_bytes_in, found.redis_bytes_out = (round(each, 1) for each in used)
+            commands, read, written, kept = (round(each, 1) for each in used)
+            found.redis_commands, found.redis_bytes_in, found.redis_bytes_out = commands, read, written
+            found.redis_kept = kept
         return found
 
     async def _sessions_of(self, place: int) -> None:

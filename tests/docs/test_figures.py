@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.commands import scale  # noqa: E402
 from benchmarks.measure.results import Cell, Result, read, save, span  # noqa: E402
 
 from benchmarks import figures  # noqa: E402
@@ -58,3 +59,17 @@ def test_ranges_of_rounds_become_cells(tmp_path: Path) -> None:
 def test_small_figures_keep_a_digit() -> None:
     assert span([1.26, 3.04]) == "1.3 to 3.0"
     assert span([151.4]) == "151"
+
+
+def test_the_page_on_scale_is_made_from_the_result_files() -> None:
+    text = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+    assert scale.written(text, scale.page(scale.measured(), scale.Assumed())) == text
+
+
+def test_twice_the_sessions_need_twice_as_much() -> None:
+    cost = scale.measured()
+    one, two = (scale.need(cost, scale.Assumed(sessions=sessions)) for sessions in (10_000, 20_000))
+    assert two.tokens == pytest.approx(2 * one.tokens)
+    assert two.kept_tb["1 day"] == pytest.approx(2 * one.kept_tb["1 day"])
+    assert scale.lost(0, [1.0, 2.0]) == 1
+    assert scale.lost(1.5, [1.0, 2.0]) == 0.5
