@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from tests.gateway.conftest import Client, Serve
+from turnwire.gateway.door.keys import Key, hash_key
+from turnwire.gateway.door.shared_limits import SharedLimits
 from turnwire.gateway.stores.responses import ResponseStore
 
 KEY = "a seal key of the test's own"
@@ -120,6 +122,52 @@ async def test_a_verdict_compares_with_a_turn_of_another_gateway(serve: Serve, s
     history[2] = {"role": "user", "content": "And then?"}
     edited, _ = await asked(one, history)
     assert edited.startswith("broken;")
+
+
+# ------------------------------------------------------------------------------------------------- limits of keys
+
+
+KEYS = """
+[[key]]
+name = "few"
+hash = "{few}"
+concurrency = 1
+
+[[key]]
+name = "seldom"
+hash = "{seldom}"
+requests_per_minute = 3
+"""
+
+
+async def test_the_limits_of_a_key_hold_over_all_gateways(serve: Serve, redis_url: str, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.toml"
+    keys.write_text(KEYS.format(few=hash_key("few-key"), seldom=hash_key("seldom-key")))
+    given = {"store": redis_url, "seal_key": KEY, "keys": str(keys)}
+    one, other = await serve(*[SLOW] * 9, **given), await serve(*[SLOW] * 9, **given)
+    chat = PLAIN["/v1/chat/completions"]
+    few = {"authorization": "Bearer few-key"}
+    running = asyncio.create_task(one.post("/v1/chat/completions", chat, **few))
+    async with asyncio.timeout(10):
+        while not len(one.gateway.heartbeat):
+            await asyncio.sleep(0.01)
+    status, answer = await other.post("/v1/chat/completions", chat, **few)
+    assert status == 429, answer
+    assert "1 requests at a time" in answer["error"]["message"]
+    assert (await running)[0] == 200
+    assert (await other.post("/v1/chat/completions", chat, **few))[0] == 200
+
+    seldom = {"authorization": "Bearer seldom-key"}
+    body = {"model": "test-model", "prompt": "x"}
+    statuses = [(await client.post("/v1/tokenize", body, **seldom))[0] for client in (one, other, one, other)]
+    assert statuses == [200, 200, 200, 429]
+
+
+async def test_without_redis_each_gateway_holds_the_limits_alone() -> None:
+    limits = SharedLimits("redis://127.0.0.1:1/0")
+    assert await limits.enter(Key(name="k", hash="", concurrency=1)) is None
+    await limits.leave(Key(name="k", hash="", concurrency=1), "x")
+    await limits.close()
 
 
 # ------------------------------------------------------------------------------------------------- a store that is gone

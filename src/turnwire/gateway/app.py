@@ -89,6 +89,8 @@ def create_app(gateway: Gateway) -> ASGIApp:
         for runtime in gateway.runtimes:
             await runtime.engine.close()
         await gateway.store.close()
+        if gateway.shared_limits is not None:
+            await gateway.shared_limits.close()
         await gateway.usage.close()
         if gateway.capturing is not None:
             await asyncio.to_thread(gateway.capturing.close)
@@ -100,7 +102,14 @@ def create_app(gateway: Gateway) -> ASGIApp:
     rest.router.redirect_slashes = False
     names = {settings.host, *settings.allowed_hosts, *origin_names(settings.cors_origins)}
     hosts = None if settings.allow_anonymous else frozenset(names)
-    guard = Guard(FrontDoor(turns, rest), keys=gateway.keys, refuse=refusal, hosts=hosts, ledger=gateway.usage)
+    guard = Guard(
+        FrontDoor(turns, rest),
+        keys=gateway.keys,
+        refuse=refusal,
+        hosts=hosts,
+        ledger=gateway.usage,
+        shared=gateway.shared_limits,
+    )
     playground.app = guard
     return CrossOrigin(guard, settings.cors_origins) if settings.cors_origins else guard
 

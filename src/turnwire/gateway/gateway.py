@@ -16,6 +16,7 @@ import msgspec
 from turnwire.continuity import sentence
 from turnwire.gateway.door.keys import Keyring
 from turnwire.gateway.door.limits import request_limits
+from turnwire.gateway.door.shared_limits import SharedLimits
 from turnwire.gateway.door.usage import UsageLedger
 from turnwire.gateway.hosted.tools import HostedTools
 from turnwire.gateway.large_bodies.pool import LargeBodies
@@ -72,6 +73,7 @@ class Gateway:
         self.draining = False
         shared = (settings.store or "").partition(":")[0] in ("redis", "rediss", "unix")
         self.store = open_store(settings.store, Retention(), Sealer(seal_keys(settings)) if shared else None)
+        self.shared_limits = SharedLimits(settings.store) if shared and settings.store and settings.keys else None
         self.responses = ResponseStore(self.store)
         self.usage = UsageLedger(settings.usage)
         self.hosted = HostedTools(settings.tools)

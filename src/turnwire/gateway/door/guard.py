@@ -1,7 +1,7 @@
 """The door: every request is somebody's, or it is refused before its body is read.
 
 Promise: plain ASGI middleware. It decides by the routed path alone (never by Host or other client-chosen headers),
-denies by default once a key is set, and bounds what one key may do at a time.
+denies by default once a key is set, and bounds what one key may do at a time, over all gateways that share a Redis.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnwire.gateway.door.hosts import is_from_here
 from turnwire.gateway.door.keys import Key, Keyring, presented
+from turnwire.gateway.door.shared_limits import SharedLimits
 from turnwire.gateway.door.usage import UsageLedger
 from turnwire.gateway.routes import Access, access_of
 from turnwire.protocols.wire import ErrorReply, TurnFailure
@@ -71,8 +72,10 @@ class Guard:
         refuse: Callable[[str, Mapping[str, str], TurnFailure], ErrorReply],
         hosts: frozenset[str] | None = None,
         ledger: UsageLedger | None = None,
+        shared: SharedLimits | None = None,
     ) -> None:
         self._app = app
+        self._shared = shared
         self._ledger = ledger
         self._keys = keys
         self._refuse = refuse
@@ -90,6 +93,7 @@ class Guard:
             self._check_host(headers)
             access = access_of(path)
             use = None if access == "open" else self._admit(access, headers)
+            place = await self._shared.enter(use.key) if use is not None and self._shared is not None else None
         except TurnFailure as failure:
             await self._answer(scope, send, self._refuse(path, headers, failure))
             return
@@ -102,6 +106,8 @@ class Guard:
             await self._app(scope, receive, send)
         finally:
             use.running -= 1
+            if place is not None and self._shared is not None:
+                await self._shared.leave(use.key, place)
 
     def _check_host(self, headers: Mapping[str, str]) -> None:
         if self._hosts is not None and not is_from_here(headers, self._hosts):

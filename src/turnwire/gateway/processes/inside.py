@@ -51,6 +51,7 @@ async def answering(gateway: Gateway, siblings: Siblings) -> AsyncIterator[None]
         Route("/admin/workers", own.workers),
         Route("/admin/events", own.events),
         Route("/admin/turns/{turn_id}/cancel", own.cancel, methods=["POST"]),
+        Route("/admin/turns/{turn_id}/payload", own.payload),
     ]
     app = Starlette(routes=routes, exception_handlers={TurnFailure: _unknown})
     inside = _Inside(

@@ -18,8 +18,8 @@ __all__ = ["shared_settings"]
 
 
 def shared_settings(settings: Settings, folder: Path) -> Settings:
-    """The settings that each of several processes runs with. Without a store they share a file in `folder`, which lives
-    as long as they do."""
+    """The settings that each of several processes runs with. Without a store or a file of usage they share
+    one in `folder`, which lives as long as they do."""
     for model in settings.served():
         if any(spec.partition(":")[0] == "embedded" for spec in model.specs):
             raise SettingsError(
@@ -34,6 +34,8 @@ def shared_settings(settings: Settings, folder: Path) -> Settings:
     changes: dict[str, str] = {}
     if settings.store is None:
         changes["store"] = f"sqlite:{folder / 'store.db'}"
+    if settings.usage is None:
+        changes["usage"] = str(folder / "usage.db")
     if settings.usage is None:
         changes["usage"] = str(folder / "usage.db")
     seal_keys(settings)
