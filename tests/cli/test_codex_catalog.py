@@ -97,3 +97,49 @@ def test_a_catalog_codex_would_refuse_is_not_written(
     result = run("--url", url, "-o", str(target))
     assert result.exit_code == 1
     assert not target.exists()
+
+
+BUNDLED = {
+    **codex_entry(None, "gpt-5.5", window=400_000),
+    "base_instructions": "You are Codex, made by its makers.",
+    "truncation_policy": {"mode": "bytes", "limit": 10_000},
+    "supported_reasoning_levels": [{"effort": "low", "description": "less"}],
+    "default_reasoning_level": "low",
+    "supports_reasoning_summaries": True,
+    "a_new_field": 7,
+}
+
+
+@pytest.fixture
+def codex(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Codex that prints its records."""
+    program = tmp_path / "bin" / "codex"
+    program.parent.mkdir()
+    (tmp_path / "models.json").write_text(json.dumps({"models": [BUNDLED]}))
+    program.write_text(f'#!/bin/sh\n[ "$*" = "debug models --bundled" ] && /bin/cat {tmp_path}/models.json\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+
+
+def test_an_entry_like_a_record_of_codexs_own(codex: None) -> None:
+    result = run("--model", "nvidia/nemotron-3-super", "--window", "4096", "--like", "gpt-5.5")
+    assert result.exit_code == 0, result.output
+    (entry,) = json.loads(result.stdout)["models"]
+    for name in ("base_instructions", "truncation_policy", "shell_type", "apply_patch_tool_type", "a_new_field"):
+        assert entry[name] == BUNDLED[name]
+    assert entry["slug"] == "nvidia/nemotron-3-super"
+    assert entry["context_window"] == entry["max_context_window"] == 4096
+    assert entry["input_modalities"] == ["text"]
+
+
+def test_a_model_without_thoughts_claims_none(codex: None) -> None:
+    (entry,) = json.loads(run("--model", "my-model", "--like", "gpt-5.5").stdout)["models"]
+    assert entry["supported_reasoning_levels"] == []
+    assert entry["supports_reasoning_summaries"] is False
+    assert entry["base_instructions"] == BUNDLED["base_instructions"]
+
+
+def test_a_record_that_is_not_there_is_told(codex: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert "Your Codex has no record 'gpt-9'. It has: gpt-5.5." in run("--model", "m", "--like", "gpt-9").output
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    assert "--like needs Codex on the PATH" in run("--model", "m", "--like", "gpt-5.5").output

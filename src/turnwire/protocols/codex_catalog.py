@@ -21,6 +21,7 @@ __all__ = [
     "catalog_etag",
     "catalog_file",
     "catalog_problems",
+    "like",
     "matching_slug",
     "merged_model",
     "merged_models",
@@ -99,6 +100,34 @@ def alias_entries(entry: Entry, aliases: Sequence[str]) -> list[dict[str, Any]]:
     slug but its own, and one that starts with a bundled slug would take the bundled entry."""
     further = dict.fromkeys(alias for alias in aliases if alias != entry["slug"])
     return [dict(entry), *({**entry, "slug": alias, "visibility": "hide"} for alias in further)]
+
+
+OWN_FIELDS = frozenset(
+    {
+        *("slug", "display_name", "description", "visibility", "supported_in_api", "priority", "availability_nux"),
+        *("upgrade", "context_window", "max_context_window", "auto_compact_token_limit", "input_modalities"),
+        *("supports_image_detail_original", "supports_search_tool", "use_responses_lite", "support_verbosity"),
+        *("default_verbosity", "supports_parallel_tool_calls"),
+    }
+)
+"""What an entry says of the served model and its gateway, whatever record it is made like."""
+
+REASONING_FIELDS = frozenset(
+    {
+        *("supported_reasoning_levels", "default_reasoning_level", "supports_reasoning_summaries"),
+        *("supports_reasoning_summary_parameter", "default_reasoning_summary"),
+    }
+)
+
+
+def like(base: Entry, entry: Entry) -> dict[str, Any]:
+    """The entry of a served model, made like a record of Codex's own: its instructions, tools, truncation and levels,
+    except where the served model differs."""
+    thinks = bool(entry.get("supports_reasoning_summaries"))
+    # A model that thinks without levels of its own keeps the record's: the gateway maps them as it can.
+    keeps_levels = thinks and not entry.get("supported_reasoning_levels")
+    taken = OWN_FIELDS if keeps_levels else OWN_FIELDS | REASONING_FIELDS
+    return {**base, **{name: value for name, value in entry.items() if name in taken}}
 
 
 def matching_slug(model: str, slugs: Sequence[str]) -> str | None:

@@ -10,6 +10,7 @@ from typing import Final
 __all__ = ["NOTES"]
 
 NOTES: Final[dict[str, str]] = {
+    "codex.generic_metadata": "Codex does not read the gateway's catalog and uses a generic record of the model",
     "compaction.foreign": "a compaction item made elsewhere cannot be read; it was left out",
     "content.opaque": "a content part of an unknown type was kept, but is not understood",
     "item.arguments_object": "the arguments of a call came as an object; they were taken as its JSON text",

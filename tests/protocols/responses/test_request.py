@@ -264,3 +264,17 @@ def test_lenient_rows_of_the_client_list(decode: Decode) -> None:
     )
     assert inbound.conversation.context.session == "ses_1"
     assert [message.role for message in inbound.conversation.messages] == ["developer", "user", "user"]
+
+
+def test_codex_with_its_generic_record_is_noticed(decode: Decode) -> None:
+    shell = {"type": "function", "name": "exec_command", "parameters": {}}
+    patch = {"type": "custom", "name": "apply_patch"}
+    metadata = {"x-codex-installation-id": "1"}
+
+    def codes(*tools: dict[str, Any], **more: Any) -> list[str]:
+        return [note.code for note in decode(tools=list(tools), **more).notes]
+
+    assert codes(shell, client_metadata=metadata) == ["codex.generic_metadata"]
+    assert codes(shell, patch, client_metadata=metadata) == []
+    assert codes(client_metadata=metadata) == []
+    assert codes(shell) == []

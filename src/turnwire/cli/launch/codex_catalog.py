@@ -6,6 +6,7 @@ Promise: what is written passes the checks that Codex makes, or nothing is writt
 from __future__ import annotations
 
 import json
+import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -22,6 +23,7 @@ __all__ = ["codex_catalog"]
 @click.option("--key", envvar="TURNWIRE_API_KEY", help="The key for --url.", show_envvar=True)
 @click.option("--alias", multiple=True, help="A further id of the first model; may be repeated.")
 @click.option("--window", type=click.IntRange(min=1), help="The context window that the engine really has.")
+@click.option("--like", metavar="SLUG", help="Take instructions, tools and limits of this record of your own Codex.")
 @click.option("--profiles", type=click.Path(), help="A file of profiles that extends the built-in ones.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here; else print it.")
 def codex_catalog(
@@ -30,6 +32,7 @@ def codex_catalog(
     key: str | None,
     alias: tuple[str, ...],
     window: int | None,
+    like: str | None,
     profiles: str | None,
     output: Path | None,
 ) -> None:
@@ -39,6 +42,7 @@ def codex_catalog(
     the same catalog from the gateway and needs no file.
     """
     from turnwire.protocols.codex_catalog import catalog_file, catalog_problems
+    from turnwire.protocols.codex_catalog import like as made_like
 
     if url is not None:
         entries = _served(url, key)
@@ -46,6 +50,9 @@ def codex_catalog(
         entries = _profiled(models, alias, window, profiles)
     else:
         raise click.UsageError("Name the models as they are served with --model, or a running gateway with --url.")
+    if like is not None:
+        base = _bundled(like)
+        entries = [made_like(base, entry) for entry in entries]
     problems = catalog_problems({"models": entries})
     if problems:
         raise click.ClickException("Codex would refuse this catalog:\n  " + "\n  ".join(problems))
@@ -76,6 +83,30 @@ def _profiled(
         entry = codex_entry(profile, model, window=window, priority=number + 1)
         entries += alias_entries(entry, aliases if number == 0 else ())
     return entries
+
+
+def _bundled(slug: str) -> dict[str, Any]:
+    """A record of the installed Codex, by its slug."""
+    try:
+        ran = subprocess.run(
+            ["codex", "debug", "models", "--bundled"],  # noqa: S607 - the user's own Codex
+            capture_output=True,
+            timeout=60,
+            check=True,
+        )
+        records = json.loads(ran.stdout)["models"]
+    except FileNotFoundError:
+        raise click.ClickException("--like needs Codex on the PATH: npm install -g @openai/codex") from None
+    except subprocess.SubprocessError as error:
+        raise click.ClickException(f"`codex debug models --bundled` failed: {error}") from None
+    except (ValueError, KeyError, TypeError):
+        raise click.ClickException(
+            "`codex debug models --bundled` printed no catalog; is Codex older than 0.142?"
+        ) from None
+    known = {str(record.get("slug")): record for record in records if isinstance(record, dict)}
+    if slug not in known:
+        raise click.ClickException(f"Your Codex has no record {slug!r}. It has: {', '.join(known)}.")
+    return dict(known[slug])
 
 
 def _served(url: str, key: str | None) -> list[dict[str, Any]]:

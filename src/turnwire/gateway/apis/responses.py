@@ -65,6 +65,7 @@ class Responses:
         self._limits = limits
         self._etag = etag
         self._decoded = DecodedParts()
+        self._told_codex = False
 
     async def decode(self, arrival: Arrival) -> Sequence[Inbound[Echo]]:
         if arrival.large is not None:
@@ -100,6 +101,13 @@ class Responses:
 
     def _understood(self, inbound: Inbound[Echo]) -> Inbound[Echo]:
         inbound.background = inbound.echo.background
+        if not self._told_codex and any(note.code == "codex.generic_metadata" for note in inbound.notes):
+            self._told_codex = True
+            log.warning(
+                "Codex uses a generic record of %s: start it with `turnwire launch codex`, or set model_catalog_json "
+                "to a file of `turnwire codex-catalog`",
+                inbound.conversation.model,
+            )
         if inbound.background and not inbound.echo.store:
             raise TurnFailure("invalid_request", "background: needs `store` to be true", param="background")
         return inbound

@@ -130,6 +130,8 @@ def decode_request(
         codex=is_codex(headers, fields.object("client_metadata")),
         stateless=_wants_seals(fields),
     )
+    if echo.codex and _is_generic(toolbox):
+        fields.notes.add("codex.generic_metadata", "Codex does not know this model and leaves out apply_patch")
     stated = dispatch_opt_in(headers)
     return Inbound(
         conversation=conversation,
@@ -149,6 +151,12 @@ def _uses(fields: Fields, toolbox: Toolbox) -> Mapping[str, HostedUse]:
     if most is None:
         return toolbox.hosted
     return {name: msgspec.structs.replace(use, most=most) for name, use in toolbox.hosted.items()}
+
+
+def _is_generic(toolbox: Toolbox) -> bool:
+    """Whether Codex offers the tools of its generic record: those for files and shells, but no patches."""
+    names = {tool.name for tool in toolbox.tools}
+    return bool(names & {"exec_command", "shell", "shell_command"}) and "apply_patch" not in names
 
 
 def is_codex(headers: Mapping[str, str], metadata: Mapping[str, Any] | None) -> bool:
