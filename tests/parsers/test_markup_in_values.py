@@ -66,10 +66,12 @@ def values(dialect: Dialect, form: CallForm) -> st.SearchStrategy[str]:
     router = dialect.router
     if not isinstance(router, Channels):
         return mixed
+    if not isinstance(router.calls, Tagged):
+        return mixed
     ends, begins = ("|".join(map(re.escape, texts)) for texts in (router.closes, router.opens + router.inner))
     next_message = re.compile(rf"(?:{ends})\s*(?:{begins})")
     quoted_whole = re.compile(r'\s*".*"\s*', re.DOTALL)  # a JSON string, where the family may write values as JSON
-    may_be_json = isinstance(router.calls, Tagged) and router.calls.values.guess
+    may_be_json = router.calls.values.guess
     return mixed.filter(
         lambda value: next_message.search(value) is None and not (may_be_json and quoted_whole.fullmatch(value))
     )

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from running import cut, events_of, parse
 from test_cases import EDIT, LS, TOOLS, codes, read, told
@@ -398,3 +400,16 @@ def test_a_router_goes_with_its_own_reasoning_only():
 def test_text_and_strings_stream_as_they_come(name, before, after):
     events = events_of(resolve(name), cut(before + "word " * 400 + after, 5), TOOLS)
     assert sum(isinstance(event, BlockDelta) for event in events) > 350
+
+
+def test_a_call_may_quote_a_whole_conversation_of_its_own_family():
+    quoted = oss("analysis", "I quote myself.") + oss_call("ls", '{"path": "a"}') + "\nand so it ends."
+    arguments = json.dumps({"path": f"A call looks so:\n{quoted}", "count": 3})
+    events = read("harmony", oss_call("edit", arguments), "header")
+    assert told(events) == [("call", "edit", json.loads(arguments))]
+
+
+def test_a_string_that_was_left_open_ends_where_the_next_message_begins():
+    broken = oss_call("edit", '{"path": "a') + oss("final", 'It is "done", or nearly.')
+    calls = [block for block in told(read("harmony", broken, "header")) if block[0] == T]
+    assert calls == [(T, 'It is "done", or nearly.')]

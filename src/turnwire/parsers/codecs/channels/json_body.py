@@ -1,7 +1,7 @@
 """Arguments that fill a message body: JSON up to the marker that ends the message.
 
 Promise: they are forwarded as they come; a marker inside a JSON string ends the body only where the next message
-begins.
+begins and what follows cannot be the rest of the string.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from turnwire.parsers.machine import Machine
 
 __all__ = ["JsonBody"]
+
+# The rest of a JSON string as far as it can be one; possessive, so it never backtracks.
+_REST: Final = re.compile(r'(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*+')
+_LOOK_AHEAD: Final = 4096
 
 
 class State(Enum):
@@ -58,7 +62,7 @@ NEXT: Final[dict[State, dict[On, State]]] = {
 class JsonBody(Steps[State, On]):
     """Reads the body of one call after the other. `closers` end a body and belong to it; `openers` begin the next
     message; `closed` says whether the format asks for a closer before one. Inside a JSON string a closer counts only if
-    the output ends or the next message begins after it."""
+    the output ends or the next message begins after it, and the string does not go on after that."""
 
     def __init__(self, machine: Machine, closers: Iterable[str], openers: Iterable[str], closed: bool = True) -> None:
         super().__init__(STEPS, NEXT, State.DONE)
@@ -176,9 +180,15 @@ class JsonBody(Steps[State, On]):
         marker = self._openers.at(text, stop, self._machine.closing)
         if marker is WAIT:
             return stop
+        ends = marker is not None and self._held[0] in self._closers
+        if ends:
+            goes_on = self._goes_on(text, stop)
+            if goes_on is None:
+                return stop
+            ends = not goes_on
         held = self._held
         self._held = []
-        if marker is not None and held[0] in self._closers:
+        if ends:
             for piece in held:
                 self._sink.keep(piece)
             self._close()
@@ -188,6 +198,21 @@ class JsonBody(Steps[State, On]):
         self._sink.argue(self._json.take(), raw)
         self._go(On.QUOTED)
         return stop
+
+    def _goes_on(self, text: str, pos: int) -> bool | None:
+        """Whether the string goes on at `pos`, where a message could begin; None where more text is needed. A string
+        has its line ends and quotes escaped, and after its own quote comes what JSON has there; another message's text
+        has neither."""
+        stop = _REST.match(text, pos, pos + _LOOK_AHEAD).end()  # type: ignore[union-attr]
+        if stop - pos >= _LOOK_AHEAD - 1:
+            return "\\" in text[pos:stop]
+        undecided = False if self._machine.closing else None
+        if stop + 1 >= len(text) and text[stop:] in ("", "\\"):
+            return undecided
+        if text[stop] != '"':
+            return False
+        after = blanks(text, stop + 1)
+        return text[after] in ",}]:" if after < len(text) else undecided
 
     def _raw(self, text: str, pos: int) -> int:
         start, stop = self._markers.find(text, pos, self._machine.closing)
