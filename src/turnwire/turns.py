@@ -43,7 +43,7 @@ __all__ = [
     "ToolChoice",
     "ToolResultBlock",
     "TurnContext",
-    "TurnTold",
+    "TurnReport",
     "Usage",
 ]
 
@@ -398,7 +398,7 @@ class Usage(_Event, frozen=True, tag="usage"):
     reasoning: int = 0
 
 
-class TurnTold(_Event, frozen=True, tag="turn_told"):
+class TurnReport(_Event, frozen=True, tag="turn_report"):
     """What the client asked to know of its turn: members of the answer's `nvext`."""
 
     fields: dict[str, JSON]
@@ -422,7 +422,7 @@ Event: TypeAlias = (
     | SealCarried
     | TokensScored
     | Note
-    | TurnTold
+    | TurnReport
     | Usage
     | Finished
 )

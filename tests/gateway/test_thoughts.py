@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwire.gateway.turns.token_places import thought_tokens
+from turnwire.gateway.turns.output.token_places import thought_tokens
 from turnwire.prompts.tokenizers.load import load_tokenizer
 
 from .conftest import Serve

@@ -27,7 +27,7 @@ from turnwire.turns import (
     TokensScored,
     ToolCallBlock,
     ToolCallClosed,
-    TurnTold,
+    TurnReport,
     Usage,
 )
 
@@ -56,14 +56,14 @@ class ReplyBlock(msgspec.Struct, frozen=True):
 
 
 class Reply:
-    """Collects the events of one turn. `usage` and `finished` are the turn's last, once it is over; `told` is what
+    """Collects the events of one turn. `usage` and `finished` are the turn's last, once it is over; `report` is what
     the client asked to know."""
 
     def __init__(self) -> None:
         self.usage = Usage(0)
         self.finished: Finished | None = None
         self.scores: list[TokensScored] = []
-        self.told: dict[str, object] | None = None
+        self.report: dict[str, object] | None = None
         self._open: dict[int, list[str]] = {}
         self._blocks: dict[int, ReplyBlock | None] = {}
 
@@ -90,8 +90,8 @@ class Reply:
                     self._blocks[event.index] = ReplyBlock("seal", "", event.seal)
                 case TokensScored():
                     self.scores.append(event)
-                case TurnTold():
-                    self.told = event.fields
+                case TurnReport():
+                    self.report = event.fields
                 case Usage():
                     self.usage = event
                 case Finished():

@@ -74,7 +74,7 @@ class Inbound(msgspec.Struct, Generic[E], kw_only=True):
     turn that the client wants its prompt compared with, to learn why the prefix was not reused. `prompt` goes to the
     engine as it is, as text or token ids, with no template around it. The request wants `choices` answers; with
     `background` it does not wait for them. `hosted` are the tools of the conversation that the gateway runs itself;
-    `told` is what the client wants to know of its turn, by Dynamo's names."""
+    `report` is what the client wants to know of its turn, by Dynamo's names."""
 
     conversation: Conversation
     stream: bool
@@ -86,7 +86,7 @@ class Inbound(msgspec.Struct, Generic[E], kw_only=True):
     choices: int = 1
     background: bool = False
     hosted: Mapping[str, HostedUse] = msgspec.field(default_factory=dict)
-    told: tuple[str, ...] = ()
+    report: tuple[str, ...] = ()
 
     def choice(self, number: int) -> Inbound[E]:
         """The request of one of its answers. A seed is for the first; the others get their own, or all would say the

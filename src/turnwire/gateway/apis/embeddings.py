@@ -15,9 +15,9 @@ from turnwire.engines.interface import EngineError
 from turnwire.gateway.gateway import Gateway
 from turnwire.gateway.transports.http import read_arrival
 from turnwire.gateway.turns.admission import refuse_while_draining
+from turnwire.gateway.turns.endings import failure_of
 from turnwire.gateway.turns.ids import mint
 from turnwire.gateway.turns.runtime import ModelRuntime
-from turnwire.gateway.turns.turn import failure_of
 from turnwire.protocols import embeddings
 from turnwire.protocols.wire import TurnFailure
 

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from turnwire.gateway.routes import Shape, methods_of, shape_of
-from turnwire.gateway.turns.turn import ClientGone
+from turnwire.gateway.turns.endings import ClientGone
 from turnwire.protocols import anthropic, chat, responses
 from turnwire.protocols.wire import ErrorReply, TurnFailure
 

@@ -32,7 +32,7 @@ class StoredResponses:
     async def upgrade(self, request: Request) -> Response:
         """A GET here is an upgrade that was not taken up: 426 sends Codex to HTTP for the whole conversation."""
         failure = TurnFailure("invalid_request", "Use POST: this gateway answers /v1/responses over HTTP.")
-        body = responses.error_reply(failure).body
+        body = self._api.refuse(failure).body
         return Response(body, 426, {"connection": "close"}, "application/json")
 
     async def get(self, request: Request) -> Response:

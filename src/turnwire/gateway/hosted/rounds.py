@@ -34,7 +34,7 @@ from turnwire.turns import (
     SealCarried,
     ToolCallClosed,
     ToolChoice,
-    TurnTold,
+    TurnReport,
     Usage,
 )
 
@@ -132,7 +132,7 @@ class RoundEncoder:
             case Usage():
                 self._spent = _sum(self._spent, event)
                 (self._held if self.calls else told).append(self._spent)
-            case TurnTold() | Finished():
+            case TurnReport() | Finished():
                 (self._held if self.calls else told).append(event)
             case _:
                 told.append(event)

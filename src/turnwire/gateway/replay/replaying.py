@@ -35,9 +35,10 @@ from turnwire.gateway.setup.assembly import assemble_models
 from turnwire.gateway.telemetry.fingerprints import template_print
 from turnwire.gateway.turns.admission import admit
 from turnwire.gateway.turns.arrival import Arrival
+from turnwire.gateway.turns.endings import ClientGone
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.gateway.turns.sink import Reader
-from turnwire.gateway.turns.turn import ClientGone, Turn
+from turnwire.gateway.turns.turn import Turn
 from turnwire.protocols.framing import LINES, SSE
 from turnwire.protocols.reply import Reply
 from turnwire.protocols.wire import TurnFailure

@@ -21,10 +21,10 @@ from turnwire.gateway.large_bodies.pool import LargeBodies
 from turnwire.gateway.transports.sinks import http_sink
 from turnwire.gateway.turns.admission import Admitting, admit, refuse_while_draining
 from turnwire.gateway.turns.arrival import Arrival
+from turnwire.gateway.turns.endings import ClientGone
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.gateway.turns.side_by_side import SharedSink, run_turns
 from turnwire.gateway.turns.sink import Sink
-from turnwire.gateway.turns.turn import ClientGone
 from turnwire.gateway.turns.watching import Reporting
 from turnwire.protocols.wire import ErrorReply, TurnFailure
 

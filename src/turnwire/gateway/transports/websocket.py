@@ -23,9 +23,9 @@ from turnwire.gateway.transports.http import Serving, headers_of
 from turnwire.gateway.transports.sinks import Pump
 from turnwire.gateway.turns.admission import admit
 from turnwire.gateway.turns.arrival import Arrival
+from turnwire.gateway.turns.endings import ClientGone
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.gateway.turns.sink import Reader
-from turnwire.gateway.turns.turn import ClientGone
 from turnwire.gateway.turns.watching import run_watched
 from turnwire.protocols import responses
 from turnwire.protocols.framing import LINES, SSE, Framing

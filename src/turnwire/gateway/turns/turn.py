@@ -11,11 +11,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from turnwire.continuity import session_key
 from turnwire.engines.guided.plan import ConstraintPlan, plan_constraint
 from turnwire.engines.interface import (
     Completion,
@@ -23,106 +22,33 @@ from turnwire.engines.interface import (
     EventBatch,
     GenerateRequest,
     Generation,
-    Hints,
     Route,
     RoutedReceiver,
     TokenBatch,
 )
-from turnwire.gateway.turns.output import OutputLog, Stamping
+from turnwire.gateway.turns.asking import engine_request
+from turnwire.gateway.turns.endings import ClientGone, ending, failure_of
+from turnwire.gateway.turns.output.log import OutputLog, Stamping
+from turnwire.gateway.turns.output.report import turn_report
+from turnwire.gateway.turns.output.steering import FirstCallOnly, ThinkingBudget, closing_text, thinking_budget
+from turnwire.gateway.turns.output.token_places import thought_tokens
 from turnwire.gateway.turns.record import TurnOutcome, TurnRecord
+from turnwire.gateway.turns.rounds import Rounds
 from turnwire.gateway.turns.sink import Sink
-from turnwire.gateway.turns.steering import FirstCallOnly, ThinkingBudget, closing_text, thinking_budget
-from turnwire.gateway.turns.telling import told
-from turnwire.gateway.turns.token_places import thought_tokens
 from turnwire.parsers import Parser, Start, start_state
 from turnwire.prompts.notes import noted
 from turnwire.prompts.recall.witness import Witness
-from turnwire.protocols.context import key_rank
 from turnwire.protocols.reply import Reply
-from turnwire.protocols.wire import Encoder, ErrorKind, TurnFailure
-from turnwire.turns import BlockDelta, Event, Finished, FinishReason, Note, Sampling, SealCarried, TokensScored, Usage
+from turnwire.protocols.wire import Encoder, TurnFailure
+from turnwire.turns import BlockDelta, Event, Finished, FinishReason, Note, SealCarried, TokensScored, Usage
 
-__all__ = ["ClientGone", "Rounds", "Turn", "failure_of"]
+__all__ = ["Turn"]
 
 log = logging.getLogger("turnwire.turn")
-
-_ENGINE_FAILURES: dict[str, ErrorKind] = {
-    "unreachable": "overloaded",
-    "disconnected": "engine_failed",
-    "overloaded": "overloaded",
-    "context_overflow": "context_overflow",
-    "invalid_request": "invalid_request",
-    "timeout": "timeout",
-    "internal": "engine_failed",
-}
-# The message to a client whose turn the gateway itself ends; an ending without one has no client left.
-_ENDINGS: dict[str, tuple[ErrorKind, str]] = {
-    "idle": ("timeout", "The engine was silent for too long; try again."),
-    "shutdown": ("overloaded", "The gateway is shutting down; try again."),
-    "cancelled": ("permission", "The operator cancelled this turn."),
-}
-
-
-class Rounds(Protocol):
-    """The rounds of an answer in which the gateway runs tools; see gateway.hosted.rounds."""
-
-    follows: bool
-
-    @property
-    def pending(self) -> bool:
-        """Whether the round that just ended has calls of ours."""
-        ...
-
-    async def answer(self, put: Callable[[bytes], None]) -> None:
-        """Run them."""
-        ...
-
-    async def close(self) -> bytes:
-        """The end of an answer whose last round called a tool."""
-        ...
-
-    async def following(self) -> TurnRecord[Any]:
-        """The next round."""
-        ...
-
-
-class ClientGone(Exception):
-    """The client closed the connection before its answer was complete."""
-
-
-def failure_of(error: EngineError) -> TurnFailure:
-    """An engine's failure as the wire phrases it."""
-    return TurnFailure(_ENGINE_FAILURES[error.kind], error.message, retry_after=error.retry_after)
-
-
-def _ending(reason: str) -> Exception:
-    """What a turn that is ended early raises."""
-    words = _ENDINGS.get(reason)
-    return ClientGone() if words is None else TurnFailure(*words, retry_after=1)
 
 
 def _scored(batch: TokenBatch) -> TokensScored:
     return TokensScored(tuple((entry.token, entry.logprob, entry.top) for entry in batch.logprobs))
-
-
-def hints_of(record: TurnRecord[Any]) -> Hints:
-    """A turn's place among others, for the pool and the engine."""
-    conversation = record.inbound.conversation
-    context = conversation.context
-    return Hints(
-        request_id=record.turn_id,
-        session=session_key(record.tenant, conversation) if record.exact else context.session,
-        priority=context.priority,
-        cache_salt=record.runtime.cache_salt(record.tenant, context.cache_salt),
-        tenant=record.tenant,
-        rank=key_rank(context.priority),
-        weight=context.weight,
-        tier=context.tier,
-        deadline=None if context.patience is None else record.started + context.patience,
-        expected_output=context.expected_output,
-        urgency=context.urgency,
-        final=context.final,
-    )
 
 
 class Turn:
@@ -183,42 +109,12 @@ class Turn:
     # ------------------------------------------------------------------------------------------------- running
 
     def request(self, prefill: Sequence[int] = ()) -> GenerateRequest:
-        """What the engine is asked for: `max_tokens` clamped to what fits in the window. `prefill` follows the prompt
-        and counts as the model's own output."""
-        record = self.record
-        runtime, prompt, conversation = record.runtime, record.prompt, record.inbound.conversation
-        return GenerateRequest(
-            prompt_ids=[*prompt.ids, *prefill] if prefill else prompt.ids,
-            constraint=self._plan.constraint,
-            sampling=self._bounded(runtime.defaults_under(conversation.sampling), len(prefill)),
-            resumed=len(self._log.ids),
-            hints=hints_of(record),
-            conversation=conversation,
-            stop_token_ids=runtime.stop_token_ids,
-        )
-
-    def _bounded(self, sampling: Sampling, prefilled: int) -> Sampling:
-        """`max_tokens` within what the window has left. A server that writes and counts the prompt itself sees to that
-        by itself."""
-        runtime, size = self.record.runtime, len(self.record.prompt.ids)
-        if not runtime.writes_prompts:
-            return sampling
-        room = runtime.window - size - prefilled
-        if room <= 0:
-            raise TurnFailure(
-                "context_overflow",
-                f"The prompt has {size} tokens and the model's window is {runtime.window}.",
-                prompt_tokens=size,
-                window=runtime.window,
-            )
-        wanted = sampling.max_tokens
-        if wanted is not None:
-            room = min(room, max(wanted - len(self._log.ids), 1))
-        return msgspec.structs.replace(sampling, max_tokens=room)
+        """What the engine is asked for. `prefill` follows the prompt and counts as the model's own output."""
+        return engine_request(self.record, self._plan.constraint, prefill, len(self._log.ids))
 
     async def run(self) -> TurnOutcome:
         """Run to the end. Raises TurnFailure if nothing was sent yet; later failures are written to the sink. Raises
-        ClientGone where there is nobody to tell."""
+        ClientGone where there is nobody left to answer."""
         loop = asyncio.get_running_loop()
         timer = loop.call_later(self.GRACE_S, self.open_stream)
         try:
@@ -444,43 +340,24 @@ class Turn:
         """End the turn early: `idle`, `stalled`, `shutdown`, `cancelled` or `gone`."""
         if self.record.ended_by is None and not self._ended.done():
             self.record.ended_by = reason
-            self._end(_ending(reason))
+            self._end(ending(reason))
         elif self.record.ended_by is None and self._tools is not None and not self._tools.done():
-            self.record.ended_by, self._left = reason, _ending(reason)
+            self.record.ended_by, self._left = reason, ending(reason)
             self._tools.cancel()
 
     # ------------------------------------------------------------------------------------------------- the end
 
     async def _complete(self, completion: Completion) -> None:
-        record, runtime, output = self.record, self.record.runtime, self._log
-        last: list[Event] = []
-        if self._plan.suffix and completion.reason == "stop":
-            last += self._heard(self._plan.suffix, runtime.tokenizer.encode(self._plan.suffix))
-        if self._parser is not None:
-            *events, finished = self._parser.finish(completion.reason)
-        else:
-            events, finished = [], Finished(self._reason(completion))
-        assert isinstance(finished, Finished)
-        if completion.stop_sequence is not None:
-            finished = msgspec.structs.replace(finished, reason="stop_sequence", stop_sequence=completion.stop_sequence)
-        last += self._stamped(events)
-        last += self._violations()
-        trailing = self._stamping.trailing_seal(
-            lambda sealed: runtime.restores(record.prompt, self._witness, output.ids, sealed)
-        )
+        record, runtime = self.record, self.record.runtime
+        last, finished = self._closed(completion)
+        trailing = self._trailing_seal()
         if trailing is not None:
             last.append(SealCarried(-1, trailing))
             if record.reply is not None:
                 record.reply.feed(last[-1:])
-        thoughts = thought_tokens(self._witness.thoughts, output.texts, output.sizes, output.ids, runtime.tokenizer)
-        self.usage = Usage(
-            completion.prompt_tokens - self._prefilled,
-            completion.cached_tokens,
-            completion.output_tokens + self._prefilled,
-            thoughts or completion.reasoning_tokens,
-        )
-        if record.inbound.told:
-            last.append(told(record, completion, output.ids, [*record.notes, *self._stamping.notes]))
+        self.usage = self._counted(completion)
+        if record.inbound.report:
+            last.append(turn_report(record, completion, self._log.ids, [*record.notes, *self._stamping.notes]))
         last += (self.usage, finished)
         data = self.encoder.feed(last)
         if trailing is not None and not self.encoder.carried:
@@ -498,6 +375,42 @@ class Turn:
             await self._run_tools(self._rounds)
         else:
             self._open()
+
+    def _closed(self, completion: Completion) -> tuple[list[Event], Finished]:
+        """The events that close the output, with what the client demanded and did not get, and the finish."""
+        last: list[Event] = []
+        if self._plan.suffix and completion.reason == "stop":
+            last += self._heard(self._plan.suffix, self.record.runtime.tokenizer.encode(self._plan.suffix))
+        if self._parser is not None:
+            *events, finished = self._parser.finish(completion.reason)
+        else:
+            events, finished = [], Finished(self._reason(completion))
+        assert isinstance(finished, Finished)
+        if completion.stop_sequence is not None:
+            finished = msgspec.structs.replace(finished, reason="stop_sequence", stop_sequence=completion.stop_sequence)
+        last += self._stamped(events)
+        last += self._violations()
+        return last, finished
+
+    def _trailing_seal(self) -> str | None:
+        """The seal of what came after the last thought, where the next turn needs it."""
+        record, ids = self.record, self._log.ids
+        return self._stamping.trailing_seal(
+            lambda sealed: record.runtime.restores(record.prompt, self._witness, ids, sealed)
+        )
+
+    def _counted(self, completion: Completion) -> Usage:
+        """The engine's counts, with what it was given as prefill on the side of the output."""
+        output = self._log
+        thoughts = thought_tokens(
+            self._witness.thoughts, output.texts, output.sizes, output.ids, self.record.runtime.tokenizer
+        )
+        return Usage(
+            completion.prompt_tokens - self._prefilled,
+            completion.cached_tokens,
+            completion.output_tokens + self._prefilled,
+            thoughts or completion.reasoning_tokens,
+        )
 
     async def _run_tools(self, rounds: Rounds) -> None:
         """Answer the calls that are the gateway's to run; without another round the answer ends here."""

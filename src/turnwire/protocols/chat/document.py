@@ -87,7 +87,7 @@ class DocumentEncoder:
         if not self._shared.end(reply.usage):
             return b""
         choices = [self._shared.documents[index] for index in sorted(self._shared.documents)]
-        told = {"nvext": reply.told} if reply.told is not None else {}
+        report = {"nvext": reply.report} if reply.report is not None else {}
         return msgspec.json.encode(
             {
                 "id": completion_id(self._facts.turn_id),
@@ -97,7 +97,7 @@ class DocumentEncoder:
                 "system_fingerprint": fingerprint(self._facts.model),
                 "choices": choices,
                 "usage": usage_object(self._shared.usage),
-                **told,
+                **report,
             }
         )
 

@@ -86,7 +86,7 @@ class _Request:
             notes=fields.finish(),
             dispatch=wanted,
             echo=echo,
-            told=extensions.told,
+            report=extensions.report,
         )
 
     # ------------------------------------------------------------------------------------------------------ parts

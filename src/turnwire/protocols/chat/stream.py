@@ -33,7 +33,7 @@ from turnwire.turns import (
     SealCarried,
     TokensScored,
     ToolCallClosed,
-    TurnTold,
+    TurnReport,
     Usage,
 )
 
@@ -69,7 +69,7 @@ class StreamEncoder:
         self._thoughts: dict[int, list[str]] = {}
         self._heads: dict[int, tuple[bytes, bytes]] = {}
         self._details = 0
-        self._told: dict[str, object] | None = None
+        self._report: dict[str, object] | None = None
         self._scores: list[tuple[str, float, tuple[tuple[str, float], ...]]] = []
         self._unwritten: dict[int, str] = {}
         self._spoken: set[str] = set()
@@ -189,16 +189,16 @@ class StreamEncoder:
         content = [score_object(token, logprob, top, rivals) for token, logprob, top in scores]
         return b',"logprobs":' + json_line({"content": content, "refusal": None})
 
-    def _tell(self, event: TurnTold, out: list[bytes]) -> None:
-        self._told = event.fields
+    def _reported(self, event: TurnReport, out: list[bytes]) -> None:
+        self._report = event.fields
 
     def _used(self, event: Usage, out: list[bytes]) -> None:
         self._usage = event
 
     def _finished(self, event: Finished, out: list[bytes]) -> None:
         ended = json_line(ending(event))[1:]
-        told = b',"nvext":' + json_line(self._told) if self._told is not None else b""
-        out.append(self._head + b"{}" + self._logprobs() + b"," + ended + b"]" + told + b"}" + self._framing.end)
+        report = b',"nvext":' + json_line(self._report) if self._report is not None else b""
+        out.append(self._head + b"{}" + self._logprobs() + b"," + ended + b"]" + report + b"}" + self._framing.end)
         if self._shared.end(self._usage):
             if self._echo.usage:
                 usage = _encode(usage_object(self._shared.usage))
@@ -242,7 +242,7 @@ _HANDLERS: dict[type, Callable[..., None]] = {
     ToolCallClosed: StreamEncoder._call_closed,
     SealCarried: StreamEncoder._sealed,
     TokensScored: StreamEncoder._scored,
-    TurnTold: StreamEncoder._tell,
+    TurnReport: StreamEncoder._reported,
     Usage: StreamEncoder._used,
     Finished: StreamEncoder._finished,
 }

@@ -18,14 +18,14 @@ __all__ = ["Extensions", "read_extensions"]
 
 
 class Extensions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request's `nvext` asks for. `dispatch` is its own setting of `tool_call_dispatch`; `told` is what it wants
-    to know of its turn."""
+    """What a request's `nvext` asks for. `dispatch` is its own setting of `tool_call_dispatch`; `report` is what it
+    wants to know of its turn."""
 
     hints: AgentHints = AgentHints()
     thinking_budget: int | None = None
     greedy: bool = False
     dispatch: Any = None
-    told: tuple[str, ...] = ()
+    report: tuple[str, ...] = ()
     cache_salt: str | None = None
 
     def thinking(self, thinking: Thinking) -> Thinking:
@@ -49,7 +49,7 @@ def read_extensions(fields: Fields) -> Extensions:
         thinking_budget=whole(wire.get("max_thinking_tokens"), "nvext.max_thinking_tokens", 1),
         greedy=wire.get("greed_sampling") is True,
         dispatch=wire.get("dispatch"),
-        told=_told(fields),
+        report=_report(fields),
         cache_salt=_salt(wire.get("cache_salt")),
     )
 
@@ -73,7 +73,7 @@ TOLD = ("worker_id", "timing", "stop_reason", "completion_token_ids", "notes")
 _MOST_SALT = 256
 
 
-def _told(fields: Fields) -> tuple[str, ...]:
+def _report(fields: Fields) -> tuple[str, ...]:
     wanted = (fields.object("nvext") or {}).get("extra_fields")
     if wanted is None:
         return ()

@@ -75,8 +75,8 @@ class DocumentEncoder:
         }
         if self._echo.diagnostics:
             message["diagnostics"] = self._facts.diagnostics
-        if reply.told is not None:
-            message["nvext"] = reply.told
+        if reply.report is not None:
+            message["nvext"] = reply.report
         if self._echo.applied_edits is not None:
             message["context_management"] = {"applied_edits": self._echo.applied_edits}
         return _encode(message)

@@ -32,7 +32,7 @@ from turnwire.turns import (
     HostedCalled,
     SealCarried,
     ToolCallClosed,
-    TurnTold,
+    TurnReport,
     Usage,
 )
 
@@ -77,7 +77,7 @@ class StreamEncoder:
         self._blocks = 0
         self._calls = 0
         self._hosted: dict[str, int] = {}
-        self._told: dict[str, object] | None = None
+        self._report: dict[str, object] | None = None
         self._spoke = False
         self._usage = Usage(0)
         self._ended = False
@@ -113,8 +113,8 @@ class StreamEncoder:
                 self._ran(event, out)
             elif isinstance(event, SealCarried):
                 self._carry(event, out)
-            elif isinstance(event, TurnTold):
-                self._told = event.fields
+            elif isinstance(event, TurnReport):
+                self._report = event.fields
             elif isinstance(event, Usage):
                 self._usage = event
             elif isinstance(event, Finished):
@@ -218,8 +218,8 @@ class StreamEncoder:
             "delta": {"stop_reason": reason, "stop_sequence": event.stop_sequence},
             "usage": {**delta_usage_object(self._usage), **hosted_usage(self._hosted)},
         }
-        if self._told is not None:
-            closing["nvext"] = self._told
+        if self._report is not None:
+            closing["nvext"] = self._report
         if self._echo.applied_edits is not None:
             closing["context_management"] = {"applied_edits": self._echo.applied_edits}
         out.append(self._framing.event("message_delta", closing))

@@ -135,7 +135,7 @@ class _Request:
             previous_turn=previous,
             echo=echo,
             hosted=offered.uses,
-            told=extensions.told,
+            report=extensions.report,
         )
 
     def _refuse_search(self, conversation: Conversation, hosted: tuple[str, ...], stream: bool) -> None:

@@ -41,7 +41,7 @@ from turnwire.turns import (
     HostedCalled,
     SealCarried,
     ToolCallClosed,
-    TurnTold,
+    TurnReport,
     Usage,
 )
 
@@ -185,7 +185,7 @@ class StreamEncoder:
             return self._answered(one)
         if isinstance(one, SealCarried):
             return self._carry(one.seal)
-        if isinstance(one, TurnTold):
+        if isinstance(one, TurnReport):
             self._constant += b',"nvext":' + json_line(one.fields)
         elif isinstance(one, Usage):
             self._usage = one

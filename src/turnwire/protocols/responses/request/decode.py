@@ -140,7 +140,7 @@ def decode_request(
         dispatch=stated if stated is not None or not isinstance(extensions.dispatch, bool) else extensions.dispatch,
         echo=echo,
         hosted=_uses(fields, toolbox),
-        told=extensions.told,
+        report=extensions.report,
         previous_turn=_compared_with(fields),
     )
 

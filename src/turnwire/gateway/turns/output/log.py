@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from turnwire.gateway.turns.output.token_places import TokenPlaces
 from turnwire.gateway.turns.record import BlockTimes
-from turnwire.gateway.turns.token_places import TokenPlaces
 from turnwire.prompts.prompt import Tokenizer
 from turnwire.prompts.recall.seals import TurnSealer
 from turnwire.turns import BlockClosed, BlockDelta, BlockOpened, Event, Note, ToolCallClosed

@@ -12,15 +12,17 @@ from typing import Any
 
 from turnwire.engines.interface import Completion
 from turnwire.gateway.turns.record import TurnRecord
-from turnwire.turns import Note, TurnTold
+from turnwire.turns import Note, TurnReport
 
-__all__ = ["told"]
+__all__ = ["turn_report"]
 
 
-def told(record: TurnRecord[Any], completion: Completion, ids: Sequence[int], notes: Sequence[Note]) -> TurnTold:
+def turn_report(
+    record: TurnRecord[Any], completion: Completion, ids: Sequence[int], notes: Sequence[Note]
+) -> TurnReport:
     """The members that the request named."""
     fields: dict[str, Any] = {}
-    for name in record.inbound.told:
+    for name in record.inbound.report:
         match name:
             case "worker_id" if record.route is not None:
                 # Dynamo's workers have numbers: ours have names, and a name always gives the same number.
@@ -34,7 +36,7 @@ def told(record: TurnRecord[Any], completion: Completion, ids: Sequence[int], no
                 fields[name] = list(ids)
             case "notes":
                 fields[name] = sorted({note.code for note in notes})
-    return TurnTold(fields)
+    return TurnReport(fields)
 
 
 def _timing(record: TurnRecord[Any], completion: Completion) -> dict[str, Any]:

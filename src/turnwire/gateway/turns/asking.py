@@ -1,0 +1,77 @@
+"""What the engine is asked for: a turn's record as a request with its hints.
+
+Promise: a request never asks for more tokens than the window has left; a prompt that leaves none is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from turnwire.continuity import session_key
+from turnwire.engines.interface import Constraint, GenerateRequest, Hints
+from turnwire.gateway.turns.record import TurnRecord
+from turnwire.protocols.context import key_rank
+from turnwire.protocols.wire import TurnFailure
+from turnwire.turns import Sampling
+
+__all__ = ["engine_request"]
+
+
+def engine_request(
+    record: TurnRecord[Any], constraint: Constraint | None, prefill: Sequence[int], resumed: int
+) -> GenerateRequest:
+    """The request of a turn. `prefill` follows the prompt and counts as the model's own output; `resumed` is how many
+    tokens of output there are already."""
+    runtime, prompt, conversation = record.runtime, record.prompt, record.inbound.conversation
+    return GenerateRequest(
+        prompt_ids=[*prompt.ids, *prefill] if prefill else prompt.ids,
+        constraint=constraint,
+        sampling=_bounded(record, runtime.defaults_under(conversation.sampling), len(prefill), resumed),
+        resumed=resumed,
+        hints=_hints(record),
+        conversation=conversation,
+        stop_token_ids=runtime.stop_token_ids,
+    )
+
+
+def _hints(record: TurnRecord[Any]) -> Hints:
+    """A turn's place among others, for the pool and the engine."""
+    conversation = record.inbound.conversation
+    context = conversation.context
+    return Hints(
+        request_id=record.turn_id,
+        session=session_key(record.tenant, conversation) if record.exact else context.session,
+        priority=context.priority,
+        cache_salt=record.runtime.cache_salt(record.tenant, context.cache_salt),
+        tenant=record.tenant,
+        rank=key_rank(context.priority),
+        weight=context.weight,
+        tier=context.tier,
+        deadline=None if context.patience is None else record.started + context.patience,
+        expected_output=context.expected_output,
+        urgency=context.urgency,
+        final=context.final,
+    )
+
+
+def _bounded(record: TurnRecord[Any], sampling: Sampling, prefilled: int, resumed: int) -> Sampling:
+    """`max_tokens` within what the window has left. A server that writes and counts the prompt itself sees to that by
+    itself."""
+    runtime, size = record.runtime, len(record.prompt.ids)
+    if not runtime.writes_prompts:
+        return sampling
+    room = runtime.window - size - prefilled
+    if room <= 0:
+        raise TurnFailure(
+            "context_overflow",
+            f"The prompt has {size} tokens and the model's window is {runtime.window}.",
+            prompt_tokens=size,
+            window=runtime.window,
+        )
+    wanted = sampling.max_tokens
+    if wanted is not None:
+        room = min(room, max(wanted - resumed, 1))
+    return msgspec.structs.replace(sampling, max_tokens=room)

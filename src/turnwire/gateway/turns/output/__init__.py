@@ -1,0 +1,1 @@
+"""What a turn says, on its way to the client: remembered, stamped, steered, counted, reported."""
