@@ -47,12 +47,14 @@ export function timeline(turns, open) {
   const rows = [];
   const ordered = [...turns].sort((a, b) => a.at - a.seconds - (b.at - b.seconds));
   const longest = Math.max(...ordered.map((turn) => turn.seconds), 0.001);
-  let before = null;
+  // Each agent waits for its own tools: a gap is between two turns of the same one.
+  const last = new Map();
   for (const turn of ordered) {
     const began = turn.at - turn.seconds;
-    if (before !== null && began - before.at >= 0.05) rows.push(gap(began - before.at, before, longest));
+    const before = last.get(turn.agent ?? "");
+    if (before && began - before.at >= 0.05) rows.push(gap(began - before.at, before, longest));
     rows.push(row(turn, longest, open));
-    before = turn;
+    last.set(turn.agent ?? "", turn);
   }
   return element("div", {}, legend([...KINDS.map((kind) => [WORDS[kind], kind]), ["waiting for the client", "wait"]]), rows);
 }
@@ -63,6 +65,12 @@ function gap(wait, before, longest) {
   return element("div", { class: "turn", style: "cursor:default" }, element("span", {}), element("div", { class: "lane" }, element("i", { class: "wait", style: `left:0;width:${width}%`, title: what }, wait >= 1 ? seconds(wait) : "")), element("span", { class: "say" }, what));
 }
 
+// Whose turn it is, where it is not the main agent's.
+function who(turn) {
+  if (!turn.agent && turn.turn_class === "main") return null;
+  return element("small", { class: "who", title: turn.agent ?? turn.turn_class }, turn.agent ? `sub-agent ${turn.agent.slice(0, 12)}` : turn.turn_class);
+}
+
 function row(turn, longest, open) {
   const lane = element("div", { class: "lane" }, turn.spans.map((span) => element("i", {
     style: `left:${(100 * span.start) / longest}%;width:${(100 * (span.end - span.start)) / longest}%;background:var(--${span.kind})`,
@@ -71,7 +79,7 @@ function row(turn, longest, open) {
   const said = remark(turn);
   return element("div", { class: "turn", tabindex: 0, role: "button", onclick: () => open(turn), onkeydown: (event) => event.key === "Enter" && open(turn) },
     element("span", {}, new Date((turn.at - turn.seconds) * 1000).toLocaleTimeString(), " ", element("span", { class: `tag ${turn.prefix.split(";")[0]}` }, turn.prefix.split(";")[0])),
-    lane,
+    element("div", { class: "lanes" }, who(turn), lane),
     tokenBar(turn),
     said || turn.lost ? element("div", { class: "say" }, said, said && turn.lost ? ". " : "", turn.lost ? element("b", {}, turn.story) : "") : null);
 }
