@@ -83,6 +83,27 @@ async def test_secrets_are_replaced_everywhere_by_the_same_word(serve: Serve, tm
     assert turn.answered == ""
 
 
+async def test_a_secret_that_only_a_sealed_thought_holds_is_masked(serve: Serve, tmp_path: Path) -> None:
+    folder = tmp_path / "captures"
+    first = {"text": f"The key is {KEY}, I keep it to myself.\n</think>\n\nDone."}
+    client = await serve(first, {"text": "Hm.\n</think>\n\nStill done."}, capture=str(folder))
+    body = {"model": "test-model", "store": False, "include": ["reasoning.encrypted_content"], "input": "Hi."}
+    _, answer = await client.post("/v1/responses", body)
+    carried = [
+        item | {"summary": [], "content": []} if item["type"] == "reasoning" else item for item in answer["output"]
+    ]
+    again = [{"role": "user", "content": "Hi."}, *carried, {"role": "user", "content": "And now?"}]
+    status, _ = await client.post("/v1/responses", body | {"input": again})
+    assert status == 200
+    _, second = captured(client, folder).turns
+    tokenizer = client.gateway.runtimes[0].tokenizer
+    assert KEY not in second.request.body
+    assert -1 in second.prompt.ids
+    shown = tokenizer.decode([token for token in second.prompt.ids if token >= 0])
+    assert "I keep it to myself." in shown
+    assert "a1B2" not in shown
+
+
 def test_a_secret_in_a_file_is_an_error_that_names_its_turn(tmp_path: Path) -> None:
     from .made import head, turn
 

@@ -16,6 +16,7 @@ from turnwire.capture.reading import Capture
 from turnwire.engines.captured.files import load_capture
 from turnwire.gateway.replay.replaying import Replayed, replay, replay_settings
 from turnwire.gateway.settings import Settings
+from turnwire.gateway.setup.assembly import AssemblyError
 
 from ..gateway.conftest import Client, Serve
 from . import conversations
@@ -163,6 +164,14 @@ async def test_a_client_runs_again_without_its_engine(serve: Serve, tmp_path: Pa
     assert answer["content"][0]["thinking"].startswith("I look at both.")
     (summary,) = again.gateway.journal.last(1)
     assert "capture.other_prompt" in summary.notes
+
+
+async def test_a_capture_that_is_not_there_is_said(serve: Serve, tmp_path: Path) -> None:
+    with pytest.raises(AssemblyError, match="cannot be read"):
+        await serve(engine=f"capture:{tmp_path / 'nothing.jsonl'}")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(AssemblyError, match="holds no capture"):
+        await serve(engine=f"capture:{tmp_path / 'empty'}")
 
 
 async def test_an_expectation_fails_before_a_fix_and_passes_after(serve: Serve, tmp_path: Path) -> None:

@@ -106,9 +106,14 @@ class Redactor:
             at = match.end()
         return made + text[at:] if matches else text, len(matches)
 
-    def turn(self, turn: CapturedTurn, spell: Callable[[Sequence[int]], Iterable[str]]) -> CapturedTurn:
-        """The turn without secrets. `spell` gives the text of each id, so that ids that spell a secret can be masked;
-        it is only asked where there is one."""
+    def turn(
+        self,
+        turn: CapturedTurn,
+        decode: Callable[[Sequence[int]], str],
+        spell: Callable[[Sequence[int]], Iterable[str]],
+    ) -> CapturedTurn:
+        """The turn without secrets. `decode` gives the text of ids, `spell` that of each id, so that those that spell a
+        secret can be masked; it is only asked where there is one."""
         headers = {
             name: self.word("header", value) if name in SECRET_HEADERS else self.text(value)[0]
             for name, value in turn.request.headers.items()
@@ -117,7 +122,8 @@ class Redactor:
         steps, in_output = self._steps(turn.steps)
         answer, in_answer = self._answer(turn.answer, cut=bool(in_output))
         prompt = turn.prompt
-        if in_body:
+        # A prompt may hold what its request does not show: thoughts that clients carry sealed.
+        if prompt.ids and _found(decode(prompt.ids), self._extra):
             tail, _ = self.text(prompt.tail)
             prompt = msgspec.structs.replace(prompt, ids=self._masked(prompt.ids, spell), tail=tail)
         output_ids = self._masked(turn.output_ids, spell) if in_output else turn.output_ids

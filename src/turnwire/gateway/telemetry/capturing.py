@@ -186,7 +186,8 @@ class _Tap:
             place=record.inbound.conversation.assistant_turns,
             notes=tuple((note.code, note.message) for note in record.notes),
         )
-        turn = redactor.turn(turn, _speller(record.runtime.tokenizer))
+        tokenizer = record.runtime.tokenizer
+        turn = redactor.turn(turn, tokenizer.decode, _speller(tokenizer))
         blocks = parsed_turn(turn, record.dialect, record.inbound.conversation.tools)
         return msgspec.structs.replace(turn, blocks=blocks)
 
