@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -48,6 +49,13 @@ class Gateway:
         )
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.load(answer)
+
+    def written(self) -> int:
+        """How many turns are in capture files."""
+        with urllib.request.urlopen(self.base + "/metrics", timeout=30) as answer:
+            page = answer.read().decode()
+        found = re.search(r'^turnwire_captures_total\{outcome="written"\} ([0-9.]+)', page, re.MULTILINE)
+        return int(float(found[1])) if found else 0
 
     def turn(
         self, session: str, system: str = "You are careful.", *, history: list[dict[str, Any]], **over: Any
