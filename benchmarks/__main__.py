@@ -19,6 +19,7 @@ COMMANDS = {
     "conformance": ("benchmarks.commands.conformance", "judge the servers by `turnwire conformance`, write its page"),
     "processes": ("benchmarks.commands.processes", "tokens a second against the number of processes"),
     "scale": ("benchmarks.commands.scale", "what a million sessions need, from the result files"),
+    "routing": ("benchmarks.commands.routing", "policies of routing over modelled agents and workers"),
     "figures": ("benchmarks.figures", "write the README's table from the result files"),
 }
 

@@ -230,8 +230,8 @@ class TurnContext(_Value, frozen=True):
     `turn_class` is main, subagent, workflow, compaction, auxiliary, title or background. Of waiting turns those of a
     higher `tier` are served first, within one those of a higher `priority`; `weight` is the share of whoever asks.
     `urgency` (0 to 1) is what waiting weighs against reading a prompt again; `expected_output` is how many tokens the
-    client expects, `patience` how many seconds it waits for a worker. `cache_salt` keeps the engine's prefix cache of
-    this request apart from others of the same tenant."""
+    client expects, `patience` how many seconds it waits for a worker. `read_ahead` asks for the next prompt to be read
+    early. `cache_salt` keeps the engine's prefix cache of this request apart from others of the same tenant."""
 
     session: str | None = None
     parent: str | None = None
@@ -246,6 +246,7 @@ class TurnContext(_Value, frozen=True):
     urgency: float = 0.7
     expected_output: int | None = None
     patience: float | None = None
+    read_ahead: bool = False
     cache_salt: str | None = None
 
 

@@ -13,6 +13,7 @@ from turnwire.gateway.settings import SettingsError
 from turnwire.gateway.setup.routing_policy import find_policy
 
 from .conftest import Client, Serve
+from .test_liveness import until
 from .test_observability import metrics, value
 
 SCAFFOLD = "You are an agent. " * 200
@@ -129,3 +130,28 @@ def test_a_file_that_is_no_policy_is_said_at_the_start(tmp_path: Path, text: str
         find_policy(str(file), "soft")
     with pytest.raises(SettingsError, match="entry point"):
         find_policy("nobody-has-this", "soft")
+
+
+ANSWER = "It looks the same from every side. " * 60
+
+
+async def test_the_next_prompt_is_read_ahead_where_the_template_drops_the_thoughts(serve: Serve) -> None:
+    line = {"text": f"Let me see.\n</think>\n\n{ANSWER}"}
+    client = await serve(*[line] * 6, speculative_prefill="hinted", history_thinking="drop")
+    statistics = client.gateway.runtimes[0].engine.read_ahead.statistics  # type: ignore[attr-defined]
+    hinted = {"nvext": {"agent_hints": {"speculative_prefill": True}}, "max_tokens": 2000}
+    first = asked("Is it so?") | hinted
+    _, said = await client.post("/v1/chat/completions", first)
+    message = said["choices"][0]["message"]
+    await until(lambda: statistics.tokens > 0)
+    following = [*first["messages"], {"role": "assistant", "content": message["content"]}]
+    following.append({"role": "user", "content": "And why?"})
+    await client.post("/v1/chat/completions", first | {"messages": following})
+    assert (statistics.hit + statistics.cut, statistics.wasted) == (1, 0)
+
+
+async def test_a_hint_that_is_not_followed_is_noted(serve: Serve) -> None:
+    client = await serve({"text": "Yes."})
+    body = asked("One?") | {"nvext": {"agent_hints": {"speculative_prefill": True}}}
+    async with client.session.post(client.base + "/v1/chat/completions", json=body) as answer:
+        assert "routing.read_ahead_off" in answer.headers["x-turnwire-notes"]

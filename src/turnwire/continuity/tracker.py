@@ -27,6 +27,7 @@ __all__ = [
     "SessionTracker",
     "packed_ids",
     "session_key",
+    "shared_prefix",
     "turns_before",
 ]
 

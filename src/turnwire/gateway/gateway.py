@@ -32,6 +32,7 @@ from turnwire.gateway.telemetry.metrics import Metrics
 from turnwire.gateway.telemetry.records import Recorder
 from turnwire.gateway.telemetry.tracing import open_tracing
 from turnwire.gateway.turns.heartbeat import Heartbeat
+from turnwire.gateway.turns.read_ahead import NextPrompts
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.gateway.turns.runtime import ModelRuntime
 from turnwire.gateway.turns.turn import Turn
@@ -58,6 +59,7 @@ class Gateway:
         )
         self.keys = Keyring.load(settings.keys) if settings.keys else Keyring()
         self.metrics = Metrics()
+        self.next_prompts = NextPrompts(settings.speculative_prefill)
         self.journal = Journal(settings.turns)
         self.tracing = open_tracing(settings.traces)
         self.recorder = Recorder(settings.record) if settings.record else None
@@ -136,6 +138,7 @@ class Gateway:
 
     def begun(self, turn: Turn) -> None:
         """A turn that is about to run."""
+        self.next_prompts.begun(turn)
         if self.capturing is not None:
             self.capturing.begin(turn)
 
@@ -166,6 +169,7 @@ class Gateway:
             self.capturing.end(turn, summary)
         if self.tracing is not None:
             self.tracing.turn(turn, summary)
+        self.next_prompts.finished(turn)
 
 
 def _catalog_entries(runtime: ModelRuntime) -> list[dict[str, Any]]:

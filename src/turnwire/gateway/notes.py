@@ -10,6 +10,7 @@ from typing import Final
 __all__ = ["NOTES"]
 
 NOTES: Final[dict[str, str]] = {
+    "routing.read_ahead_off": "the next prompt was to be read ahead, which this gateway does not do",
     "calls.first_only": "the client takes one call at a time; the model's further calls were left out",
     "constraint.violated": "the answer is not what the client demanded",
     "model.default": "an unknown model id was answered by the default model",

@@ -179,6 +179,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Meta(description="How firmly a conversation keeps its worker: while it costs little, always, or not."),
     ] = "soft"
     session_life: Annotated[_Wait, Meta(description="How long a conversation keeps its worker without a turn.")] = 900.0
+    speculative_prefill: Annotated[
+        Literal["off", "hinted", "always"],
+        Meta(description="Whether idle workers read the next prompt ahead: never, where asked for, or always."),
+    ] = "off"
     routing_policy: Annotated[
         str | None, Meta(description="A Python file, or an entry point, that decides where turns go.")
     ] = None

@@ -76,6 +76,7 @@ class AgentHints(msgspec.Struct, frozen=True, kw_only=True):
     tier: int | None = None
     expected_output: int | None = None
     latency_sensitivity: float | None = None
+    read_ahead: bool = False
 
 
 NO_HINTS = AgentHints()
@@ -120,6 +121,7 @@ def turn_context(
         tier=_tier(headers, hints),
         urgency=_urgency(hints, kind),
         expected_output=hints.expected_output,
+        read_ahead=hints.read_ahead,
         patience=_patience(headers.get("x-turnwire-deadline", "")),
         final=headers.get("x-dynamo-session-final", "").strip().lower() in ("1", "true", "yes"),
         client=headers.get("user-agent", "").split(" ", 1)[0][:limit] or None,

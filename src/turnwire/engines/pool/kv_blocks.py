@@ -46,6 +46,11 @@ class PromptBlocks:
             numbers = self._by_size[size] = chain(self._root, usable, size)
         return numbers
 
+    @property
+    def asked(self) -> bool:
+        """Whether anybody asked for its numbers."""
+        return bool(self._by_size)
+
     def then(self, size: int, ids: Sequence[int]) -> list[int]:
         """The numbers of the whole blocks of the prompt and of what was written after it."""
         numbers = self.of(size)

@@ -27,6 +27,7 @@ from turnwire.engines.interface import (
 )
 from turnwire.engines.pool.kv_blocks import PromptBlocks
 from turnwire.engines.pool.limits import PoolLimits, PoolStatistics
+from turnwire.engines.pool.read_ahead import ReadAhead
 from turnwire.engines.pool.router import Placement, Router
 from turnwire.engines.pool.turn import PooledTurn
 from turnwire.engines.pool.waiting_line import Ticket, WaitingLine
@@ -51,6 +52,7 @@ class WorkerPool:
         self.limits = limits
         self.statistics = PoolStatistics()
         self.closed = False
+        self.read_ahead = ReadAhead(self)
         self._line: WaitingLine[PooledTurn] = WaitingLine(limits.queue)
         self._running: set[PooledTurn] = set()
         self._checks: dict[Worker, asyncio.Task[None]] = {}
@@ -122,6 +124,7 @@ class WorkerPool:
     async def close(self) -> None:
         """Close every worker; running and waiting turns end with `disconnected`."""
         self.closed = True
+        self.read_ahead.stop()
         if self._ticking is not None:
             self._ticking.cancel()
         for task in self._checks.values():
@@ -132,6 +135,7 @@ class WorkerPool:
 
     def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
         """Start a generation; see the interface's promise."""
+        self.read_ahead.comes(request.hints.session, request.prompt_ids)
         turn = PooledTurn(self, request, receiver, PromptBlocks(request.prompt_ids, request.hints.cache_salt))
         turn.begin()
         return turn

@@ -157,7 +157,8 @@ class Router:
         self, worker: Worker, request: GenerateRequest, blocks: PromptBlocks, said: Sequence[int], now: float
     ) -> None:
         """A worker has served a turn: its cache holds the prompt and what was written."""
-        worker.served(blocks, said, now)
+        if blocks.asked:
+            worker.served(blocks, said, now)
         self.expected.learn(request.hints.session, len(said))
         if request.hints.final and request.hints.session:
             self.bindings.release(request.hints.session)

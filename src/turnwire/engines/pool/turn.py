@@ -107,6 +107,7 @@ class PooledTurn:
         loop = asyncio.get_running_loop()
         self._stop_waiting()
         worker, request, router = placement.worker, self.request, self._pool.router
+        self._pool.read_ahead.make_way(worker)
         worker.active += 1
         self.worker = worker
         now = self._began = self.silent_since = loop.time()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from turnwire.engines.bridge import pull
 from turnwire.engines.interface import Constraint, Engine, EngineError, EngineInfo, GenerateRequest, Hints
@@ -22,10 +22,7 @@ from turnwire.engines.pool.routing.in_flight import InFlight
 from turnwire.engines.pool.routing.load import Load
 from turnwire.turns import Conversation, Sampling
 
-if TYPE_CHECKING:
-    from turnwire.engines.pool.kv_subscriber import KVSubscriber
-
-__all__ = ["Worker"]
+__all__ = ["CacheFeed", "Worker"]
 
 log = logging.getLogger("turnwire.workers")
 
@@ -33,6 +30,23 @@ _PROBE_SECONDS = 6.0
 _START_SECONDS = 120.0
 _ESTIMATED = 64
 """Tokens in a block of the estimate."""
+
+
+class CacheFeed(Protocol):
+    """What brings a worker's events into the index, under `name`. `complete`: what is not in the index is not held."""
+
+    name: str
+
+    @property
+    def complete(self) -> bool: ...
+
+    def gone(self) -> None:
+        """The worker went away."""
+        ...
+
+    async def close(self) -> None:
+        """Bring nothing more."""
+        ...
 
 
 class Worker:
@@ -51,7 +65,7 @@ class Worker:
         self.health = Health()
         self.index: KVIndex | None = None
         self._estimate = KVEstimate()
-        self._feeds: list[KVSubscriber] = []
+        self._feeds: list[CacheFeed] = []
         self._discovered = True
 
     @property
@@ -122,7 +136,11 @@ class Worker:
             log.warning("%s publishes KV events; to receive them: pip install turnwire[kv-events]", self.name)
             return
         feeds = [KVSubscriber(source, self.index, f"{self.name}#{rank}") for rank, source in enumerate(sources)]
-        self._feeds = [feed for feed in feeds if feed.open()]
+        self.listen_to([feed for feed in feeds if feed.open()])
+
+    def listen_to(self, feeds: Sequence[CacheFeed]) -> None:
+        """Believe of its cache what the index knows under the names of these feeds."""
+        self._feeds = list(feeds)
 
     # ---------------------------------------------------------------------------------------------------- probing
 

@@ -19,6 +19,7 @@ from prometheus_client import (
 )
 
 from turnwire.engines.pool.pool import PoolStatistics, WorkerPool
+from turnwire.engines.pool.read_ahead import ReadAheadStatistics
 from turnwire.gateway.telemetry.journal import TurnSummary
 from turnwire.gateway.turns.record import TurnRecord
 
@@ -135,6 +136,22 @@ class Metrics:
             ["model", "worker", "direction"],
             registry=registry,
         )
+        self.ahead = Counter(
+            "turnwire_read_ahead_total",
+            "Prompts read ahead by what came of them: hit, cut, wasted; needless and busy were not begun.",
+            ["model", "outcome"],
+            registry=registry,
+        )
+        self.ahead_tokens = Counter(
+            "turnwire_read_ahead_tokens_total", "Prompt tokens read ahead.", ["model"], registry=registry
+        )
+        self.ahead_saved = Counter(
+            "turnwire_read_ahead_saved_seconds_total",
+            "Seconds of reading that turns found done.",
+            ["model"],
+            registry=registry,
+        )
+        self._ahead_seen: dict[str, ReadAheadStatistics] = {}
         self._seen: dict[str, PoolStatistics] = {}
 
     def observe_turn(self, turn: TurnRecord[Any], summary: TurnSummary) -> None:
@@ -194,10 +211,19 @@ class Metrics:
         self._seen[model] = now
         for event in ("retries", "migrations", "migrations_failed", "moved_late", "refused"):
             self.moves.labels(model, event).inc(getattr(now, event) - getattr(before, event))
+        self._observe_ahead(model, pool.read_ahead.statistics)
         prefill = now.left_prefill - before.left_prefill
         self.aborts.labels(model, "queue").inc(now.left_queue - before.left_queue)
         self.aborts.labels(model, "prefill").inc(prefill)
         self.aborts.labels(model, "stream").inc(now.aborts - before.aborts - prefill)
+
+    def _observe_ahead(self, model: str, statistics: ReadAheadStatistics) -> None:
+        now, before = msgspec.structs.replace(statistics), self._ahead_seen.get(model, ReadAheadStatistics())
+        self._ahead_seen[model] = now
+        for outcome in ("hit", "cut", "wasted", "needless", "busy"):
+            self.ahead.labels(model, outcome).inc(getattr(now, outcome) - getattr(before, outcome))
+        self.ahead_tokens.labels(model).inc(now.tokens - before.tokens)
+        self.ahead_saved.labels(model).inc(now.saved - before.saved)
 
     def page(self) -> bytes:
         """The text that a scraper reads."""

@@ -64,6 +64,7 @@ def _read_hints(wire: Any) -> AgentHints:
         tier=_whole(wire.get("strict_priority")),
         expected_output=min(int(expected), OUTPUT_BOUND) if expected is not None and expected >= 1 else None,
         latency_sensitivity=latency,
+        read_ahead=wire.get("speculative_prefill") is True,
     )
 
 

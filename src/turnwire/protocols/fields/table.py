@@ -57,7 +57,9 @@ _NVEXT: FieldTable = {
         "honoured", "above 0 a quick start weighs more than a cached prefix; as `priority` where that is absent"
     ),
     "nvext.agent_hints.osl": Field("honoured", "the expected length of the answer, for the load of workers"),
-    "nvext.agent_hints.speculative_prefill": Field("noted", "the next prompt is not read ahead of time", (False,)),
+    "nvext.agent_hints.speculative_prefill": Field(
+        "honoured", "an idle worker reads the next prompt ahead, where the gateway's setting allows it"
+    ),
     "nvext.max_thinking_tokens": Field("honoured", "bounds the thought, as `thinking.budget_tokens` does"),
     "nvext.greed_sampling": Field("honoured", "true samples at temperature 0"),
     "nvext.dispatch": Field("honoured", "opts in to `tool_call_dispatch`"),

@@ -1,0 +1,102 @@
+"""What the next turn of a conversation will begin with, told to the pool when a turn ends.
+
+Promise: the prefix is exact: it is what the builder writes for the conversation with this answer and any next message,
+up to where two different next messages part. It is worked out after the client has its answer, and costs a turn
+nothing. Off unless the operator turns it on, since a prefix that is never asked for is read for nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from array import array
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from turnwire.continuity.tracker import shared_prefix
+from turnwire.engines.interface import GenerateRequest
+from turnwire.engines.pool.pool import WorkerPool
+from turnwire.gateway.turns.record import TurnRecord
+from turnwire.gateway.turns.turn import Turn, hints_of
+from turnwire.prompts.prompt import Prompt
+from turnwire.protocols.reply import Reply
+from turnwire.turns import Block, Message, Note, Sampling, TextBlock, ToolCallBlock, ToolResultBlock
+
+__all__ = ["NextPrompts", "ReadAheadMode"]
+
+log = logging.getLogger("turnwire.turn")
+
+ReadAheadMode: TypeAlias = Literal["off", "hinted", "always"]
+
+_NEXT = ("0", "The")
+"""Two next messages that have nothing in common."""
+
+
+class NextPrompts:
+    """Works out next prompts after turns: for all of them, for those whose request asks for it (`hinted`), or none."""
+
+    def __init__(self, mode: ReadAheadMode) -> None:
+        self._mode = mode
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begun(self, turn: Turn) -> None:
+        """A turn is about to run: what it says will be needed."""
+        record = turn.record
+        asked = record.inbound.conversation.context.read_ahead
+        if self._wanted(record):
+            record.reply = record.reply or Reply()
+        elif asked and self._mode == "off":
+            note = Note("routing.read_ahead_off", "The next prompt is not read ahead: speculative_prefill is off here.")
+            record.inbound.notes = (*record.inbound.notes, note)
+
+    def finished(self, record: TurnRecord[Any]) -> None:
+        """A turn is over."""
+        if self._wanted(record) and record.reply is not None and record.finish in ("stop", "tool_calls"):
+            task = asyncio.ensure_future(self._read_ahead(record, record.reply.message()))
+            self._tasks.add(task)
+            task.add_done_callback(self._over)
+
+    def _wanted(self, record: TurnRecord[Any]) -> bool:
+        context = record.inbound.conversation.context
+        return (
+            self._mode != "off"
+            and (self._mode == "always" or context.read_ahead)
+            and record.exact
+            and not context.final
+            and isinstance(record.runtime.engine, WorkerPool)
+            and record.runtime.engine.capabilities.yields == "tokens"
+        )
+
+    async def _read_ahead(self, record: TurnRecord[Any], answer: Message) -> None:
+        runtime, outcome = record.runtime, record.outcome
+        assert outcome is not None
+        assert isinstance(runtime.engine, WorkerPool)
+        one, other = [await self._following(record, answer, text) for text in _NEXT]
+        first = array("I", one.ids)
+        ids = one.ids[: shared_prefix(first, array("I", other.ids))]
+        known = shared_prefix(first[: len(ids)], array("I", [*record.prompt.ids, *outcome.output_ids]))
+        request = GenerateRequest(
+            prompt_ids=ids,
+            sampling=Sampling(),
+            hints=hints_of(record),
+            conversation=record.inbound.conversation,
+            stop_token_ids=runtime.stop_token_ids,
+        )
+        runtime.engine.read_ahead.begin(request, known)
+
+    async def _following(self, record: TurnRecord[Any], answer: Message, text: str) -> Prompt:
+        """The prompt of the turn after this one, if its client says `text` next."""
+        conversation = record.inbound.conversation
+        calls = [block for block in answer.blocks if isinstance(block, ToolCallBlock)]
+        said: tuple[Block, ...] = tuple(
+            ToolResultBlock(call_id=call.id, name=call.name, content=(TextBlock(text=text),)) for call in calls
+        )
+        following = Message(role="user", blocks=said or (TextBlock(text=text),))
+        messages = (*conversation.messages, answer, following)
+        return await record.runtime.build(msgspec.structs.replace(conversation, messages=messages), record.tenant)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("no next prompt was worked out: %s: %s", type(error).__name__, error)
