@@ -17,7 +17,7 @@ from turnwire.protocols.context import key_rank
 from turnwire.protocols.wire import TurnFailure
 from turnwire.turns import Sampling
 
-__all__ = ["engine_request"]
+__all__ = ["engine_request", "hints_of"]
 
 
 def engine_request(
@@ -31,13 +31,13 @@ def engine_request(
         constraint=constraint,
         sampling=_bounded(record, runtime.defaults_under(conversation.sampling), len(prefill), resumed),
         resumed=resumed,
-        hints=_hints(record),
+        hints=hints_of(record),
         conversation=conversation,
         stop_token_ids=runtime.stop_token_ids,
     )
 
 
-def _hints(record: TurnRecord[Any]) -> Hints:
+def hints_of(record: TurnRecord[Any]) -> Hints:
     """A turn's place among others, for the pool and the engine."""
     conversation = record.inbound.conversation
     context = conversation.context

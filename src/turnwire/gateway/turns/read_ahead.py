@@ -17,8 +17,9 @@ import msgspec
 from turnwire.continuity.tracker import shared_prefix
 from turnwire.engines.interface import GenerateRequest
 from turnwire.engines.pool.pool import WorkerPool
+from turnwire.gateway.turns.asking import hints_of
 from turnwire.gateway.turns.record import TurnRecord
-from turnwire.gateway.turns.turn import Turn, hints_of
+from turnwire.gateway.turns.turn import Turn
 from turnwire.prompts.prompt import Prompt
 from turnwire.protocols.reply import Reply
 from turnwire.turns import Block, Message, Note, Sampling, TextBlock, ToolCallBlock, ToolResultBlock
