@@ -146,7 +146,7 @@ def page(cost: Measured, given: Assumed) -> str:
         f"| CPU of a turn after 200 messages | {cost.turn_ms:.1f} ms | `results/turn_cost.json` |",
         f"| memory of a process with 64 streams | {cost.process_mib:.0f} MiB | `results/stream.json` |",
         f"| Redis commands a turn | {cost.commands:.1f} | `results/replicas.json` |",
-        f"| bytes to Redis a turn | {cost.written:,.0f}, with the short prompts of that run | `results/replicas.json` |",
+        f"| bytes to Redis a turn | {cost.written:,.0f}, with that run's short prompts | `results/replicas.json` |",
         f"| bytes that Redis keeps of a turn | {cost.kept:,.0f}, of the same | `results/replicas.json` |",
         "",
         "| needed | |",
