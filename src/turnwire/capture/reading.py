@@ -32,8 +32,7 @@ def _opened(stream: IO[bytes]) -> io.BufferedIOBase:
             raise CaptureError(
                 "Compressed captures need the `zstandard` library: pip install 'turnwire[server]'"
             ) from None
-        unpacked: Any = zstandard.ZstdDecompressor(max_window_size=1 << 27)
-        return io.BufferedReader(unpacked.stream_reader(rest, read_across_frames=True))
+        return io.BufferedReader(_Expanded(rest, zstandard.ZstdDecompressor(max_window_size=1 << 27)))
     plain = io.BufferedReader(rest)
     return gzip.GzipFile(fileobj=plain) if begin.startswith(_GZIP) else plain
 
@@ -53,6 +52,37 @@ class _Joined(io.RawIOBase):
         self._begin = self._begin[len(data) :]
         buffer[: len(data)] = data
         return len(data)
+
+
+class _Expanded(io.RawIOBase):
+    """Zstandard frames, expanded up to the last whole block: a file that is still written to has no end yet."""
+
+    # What so little can expand to (32 MiB) is bounded.
+    _STEP = 1024
+
+    def __init__(self, source: io.RawIOBase, decompressor: Any) -> None:
+        self._source = source
+        self._decompressor = decompressor
+        self._frame = decompressor.decompressobj()
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        while not self._ready:
+            data = self._source.read(self._STEP)
+            if not data:
+                return 0
+            expanded = self._frame.decompress(data)
+            while self._frame.eof and (rest := self._frame.unused_data):
+                self._frame = self._decompressor.decompressobj()
+                expanded += self._frame.decompress(rest)
+            self._ready = memoryview(expanded)
+        size = min(len(buffer), len(self._ready))
+        buffer[:size] = self._ready[:size]
+        self._ready = self._ready[size:]
+        return size
 
 
 def read_lines(stream: IO[bytes], *, check: bool = True) -> Iterator[CaptureHead | CapturedTurn]:

@@ -54,7 +54,7 @@ COMMANDS: Mapping[str, Mapping[str, CommandRow]] = {
         "dialects": CommandRow("parse", "dialects_command", "The dialects and every name they are known by."),
         "bench": CommandRow("bench.prefix", "bench", "Measure the gateway and the engine you have."),
         "conformance": CommandRow("proof.conformance", "conformance", "Judge a server by what agents rely on."),
-        "parity": CommandRow("proof.parity", "parity", "Compare what two servers make of the same requests."),
+        "parity": CommandRow("proof.parity", "parity", "Compare two gateways or models over the same tasks."),
     },
 }
 _EXAMPLES = """\
