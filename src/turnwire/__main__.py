@@ -24,7 +24,7 @@ def main() -> None:
             "  pip install 'turnwire[server]'            in front of an engine you run\n"
             "  pip install 'turnwire[server,embedded]'   with a small model in the same process"
         )
-    command_line()
+    command_line(prog_name="turnwire")
 
 
 if __name__ == "__main__":
