@@ -24,7 +24,11 @@ WORDS = "A line that somebody has pasted. " * 40
 ASKED: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"messages": [{"role": "user", "content": WORDS}]},
     "/v1/messages": {"max_tokens": 50, "messages": [{"role": "user", "content": WORDS}]},
-    "/v1/responses": {"input": [{"role": "user", "content": [{"type": "input_text", "text": WORDS}]}]},
+    "/v1/responses": {
+        "input": [{"role": "user", "content": [{"type": "input_text", "text": WORDS}]}],
+        "tools": [{"type": "function", "name": "ls", "parameters": {"type": "object"}}, {"type": "web_search"}],
+        "metadata": {"of": "test"},
+    },
 }
 
 
@@ -56,6 +60,8 @@ async def test_a_body_decoded_elsewhere_is_answered_like_any_other(serve: Serve,
         del bodies.takes  # type: ignore[method-assign]
         there = await client.post(path, body)
         assert (here[0], there[0]) == (200, 200)
+        assert {"usage", "model"} <= here[1].keys() == there[1].keys()
+        assert there[1].get("tools") == here[1].get("tools")
         assert total(there[1]["usage"]) == total(here[1]["usage"])
     assert len(bodies._idle) == 1
     answer = there[1]
@@ -144,4 +150,4 @@ def test_what_crosses_is_what_was_there() -> None:
     assert [item for data in slices(items) for item in read_items(data)] == items
     gone = failure_in(failed(HostedToolUnavailable("search", "q", model="m", stream=True)))
     assert isinstance(gone, HostedToolUnavailable)
-    assert (gone.query, gone.message, str(gone)) == ("q", gone.args[0], gone.args[0])
+    assert (gone.query, gone.stream, str(gone)) == ("q", True, gone.message)

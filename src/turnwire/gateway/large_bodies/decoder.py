@@ -15,15 +15,16 @@ import msgspec
 from turnwire.gateway.door.bodies import expand
 from turnwire.gateway.large_bodies.exchange import (
     Ask,
-    Outcome,
     Read,
     Refers,
     Settled,
     TooLong,
+    ask_in,
     failed,
     framed,
+    packed,
+    read_in,
     slices,
-    told,
 )
 from turnwire.prompts.size import Density, may_exceed, minimum_tokens
 from turnwire.protocols import anthropic, chat, responses
@@ -53,7 +54,7 @@ def serve(wire: socket.socket) -> None:
     """Decode what comes until the other end closes."""
     with wire.makefile("rb") as stream:
         while head := stream.read(4):
-            request = told(stream.read(int.from_bytes(head, "little")), Read)
+            request = read_in(stream.read(int.from_bytes(head, "little")))
             body = stream.read(request.size)
             if len(body) < request.size:
                 return
@@ -67,11 +68,11 @@ def serve(wire: socket.socket) -> None:
                 wire.sendall(framed(Refers()))
                 continue
             inbound, messages, items = _parted(found)
-            wire.sendall(framed(Outcome(inbound)))
+            wire.sendall(framed(packed(inbound)))
             head = stream.read(4)
             if not head:
                 return
-            asked = told(stream.read(int.from_bytes(head, "little")), Ask)
+            asked = ask_in(stream.read(int.from_bytes(head, "little")))
             _settle(wire, request, asked, msgspec.structs.replace(inbound.conversation, messages=messages), items)
 
 

@@ -14,13 +14,14 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from turnwire.gateway.door.bodies import expand
 from turnwire.gateway.door.limits import RequestLimits
 from turnwire.gateway.large_bodies.exchange import (
+    ApiName,
     Ask,
     Failed,
     Outcome,
@@ -30,6 +31,7 @@ from turnwire.gateway.large_bodies.exchange import (
     TooLong,
     failure_in,
     framed,
+    inbound_in,
     read_items,
     read_messages,
     told,
@@ -123,9 +125,7 @@ class LargeRequest:
         encoding = self._headers.get("content-encoding", "")
         return expand(b"".join(self._chunks), encoding, self._bodies.limits.wire.body_bytes)
 
-    async def read(
-        self, api: Literal["chat", "messages", "responses"], offer: HostedOffer = NOTHING
-    ) -> Inbound[Any] | None:
+    async def read(self, api: ApiName, offer: HostedOffer = NOTHING) -> Inbound[Any] | None:
         """The request without its messages; None where what it refers to is needed to understand it."""
         asked = Read(api, self._headers, self._bodies.limits, offer, self.size)
         async with self._bounded():
@@ -134,7 +134,7 @@ class LargeRequest:
             answer = told(await process.frame(), Outcome, Refers, Failed)
         if isinstance(answer, Outcome):
             self._forget()
-            return answer.inbound
+            return inbound_in(answer, api, offer)
         self._end(sound=True)
         if isinstance(answer, Failed):
             raise failure_in(answer)

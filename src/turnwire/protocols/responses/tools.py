@@ -58,6 +58,16 @@ def flat_name(name: str, namespace: str | None) -> str:
     return f"{namespace.rstrip('_')}__{name}" if namespace else name
 
 
+class PackedTools(msgspec.Struct, frozen=True):
+    """All that a toolbox holds, as a value that can be sent to another process."""
+
+    tools: list[Tool]
+    hosted: dict[str, HostedUse]
+    client_search: bool
+    origins: dict[str, Origin]
+    names: list[tuple[str | None, str, str]]
+
+
 class Toolbox:
     """The tools of one request. `add` reads definitions in the order given; `origin` and `name_of` translate."""
 
@@ -79,6 +89,20 @@ class Toolbox:
         other._origins = dict(self._origins)
         other._names = dict(self._names)
         return other
+
+    def packed(self) -> PackedTools:
+        """All that it holds."""
+        names = [(namespace, name, flat) for (namespace, name), flat in self._names.items()]
+        return PackedTools(self.tools, self.hosted, self.client_search, self._origins, names)
+
+    @classmethod
+    def unpacked(cls, packed: PackedTools, offer: HostedOffer = NOTHING) -> Toolbox:
+        """The toolbox that was packed."""
+        box = cls(offer)
+        box.tools, box.hosted, box.client_search = packed.tools, packed.hosted, packed.client_search
+        box._origins = packed.origins
+        box._names = {(namespace, name): flat for namespace, name, flat in packed.names}
+        return box
 
     def add(self, definitions: Any, *, deferred: bool = False) -> tuple[tuple[str, ...], tuple[PartNote, ...]]:
         """Take in a list of tool definitions. Gives the model's names of those that it will see, and notes; paths in
