@@ -112,7 +112,8 @@ async def test_spans_follow_the_conventions_and_hold_content_only_when_asked(fol
     assert {"gen_ai.operation.name", "gen_ai.usage.input_tokens", "gen_ai.conversation.id", "session.id"} <= names
     assert {span["traceId"] for span in chats[:3]} != {span["traceId"] for span in chats[3:6]}
     parts = [span for span in spans if span.get("parentSpanId") == chats[0]["spanId"]]
-    assert [span["name"] for span in parts] == ["prefill", "reasoning", "text", "tool_call", "tool_call"]
+    names = [span["name"] for span in parts if span["name"] != "queue"]  # on a busy machine a turn waits a moment
+    assert names == ["prefill", "reasoning", "text", "tool_call", "tool_call"]
     assert all(len(span["traceId"]) == 32 and len(span["spanId"]) == 16 for span in spans)
     assert "What is in /a" not in json.dumps(told)
     assert "What is in /a" in json.dumps(otlp_spans(turns, content=True))

@@ -75,7 +75,9 @@ async def test_a_summary_tells_the_parts_of_a_turn_and_no_words_of_it(serve: Ser
     async with client.session.get(client.base + "/admin/turns") as told:
         text = await told.text()
     (turn,) = json.loads(text)["turns"]
-    assert [span["kind"] for span in turn["spans"]] == ["prefill", "reasoning", "text", "tool_call"]
+    # On a busy machine a turn may wait a moment in the queue.
+    kinds = [span["kind"] for span in turn["spans"] if span["kind"] != "queue"]
+    assert kinds == ["prefill", "reasoning", "text", "tool_call"]
     assert [span["name"] for span in turn["spans"] if span["name"]] == ["ls"]
     ends = [span["end"] for span in turn["spans"]]
     assert ends == sorted(ends)
