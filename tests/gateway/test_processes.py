@@ -178,5 +178,7 @@ def test_metrics_of_processes_are_summed_and_do_not_fall_when_one_ends() -> None
 
 
 def test_a_worker_is_shown_once_in_its_worst_state() -> None:
-    rows = [{"model": "m", "worker": "w", "state": state, "active": 2} for state in ("healthy", "down", "suspect")]
-    assert merged_workers(rows) == [{"model": "m", "worker": "w", "state": "down", "active": 6}]
+    row = {"model": "m", "worker": "w", "active": 2, "prefilling": 1, "decoding": 4, "resident": 3}
+    rows = [row | {"state": state} for state in ("healthy", "down", "suspect")]
+    summed = {"active": 6, "prefilling": 3, "decoding": 12, "resident": 9}
+    assert merged_workers(rows) == [row | summed | {"state": "down"}]
