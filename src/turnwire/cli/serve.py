@@ -134,7 +134,7 @@ def serve(config: str | None, **flags: Any) -> None:
             if settings.workers > 1:
                 run_processes(settings, listener, load)
             else:
-                run(settings, listener, _LoadBar())
+                run(settings, listener, _LoadBar(), reread=load if file is not None else None)
     except (AssemblyError, KeysError, ProcessError, SettingsError, StoreError, TracingError) as error:
         raise click.ClickException(str(error)) from None
 

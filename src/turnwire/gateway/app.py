@@ -27,6 +27,7 @@ from turnwire.gateway.apis.refusals import Handler, answering, defect, refusal, 
 from turnwire.gateway.apis.responses import Compact, Responses
 from turnwire.gateway.apis.stored_responses import StoredResponses
 from turnwire.gateway.apis.token_routes import TokenRoutes
+from turnwire.gateway.apis.worker_routes import WorkerRoutes
 from turnwire.gateway.door.cors import CrossOrigin, origin_names
 from turnwire.gateway.door.guard import Guard
 from turnwire.gateway.gateway import Gateway
@@ -118,6 +119,7 @@ def _handlers(gateway: Gateway, responses: Responses) -> dict[tuple[str, str], H
     """Whoever answers each route that runs no turn."""
     models, tokens, stored = ModelRoutes(gateway), TokenRoutes(gateway), StoredResponses(gateway, responses)
     health, admin, embeddings = HealthRoutes(gateway), AdminRoutes(gateway), EmbeddingRoutes(gateway)
+    workers = WorkerRoutes(gateway)
     return {
         ("GET", "/"): front_page(health.hello),
         ("GET", "/api/hello"): health.hello,
@@ -130,6 +132,9 @@ def _handlers(gateway: Gateway, responses: Responses) -> dict[tuple[str, str], H
         ("GET", "/admin/turns/{turn_id}/payload"): admin.payload,
         ("GET", "/admin/events"): admin.events,
         ("GET", "/admin/workers"): admin.workers,
+        ("POST", "/admin/workers"): workers.add,
+        ("POST", "/admin/workers/drain"): workers.drain,
+        ("DELETE", "/admin/workers"): workers.remove,
         ("GET", "/admin/settings"): admin.settings,
         ("GET", "/admin/usage"): admin.usage,
         ("GET", "/console"): page,

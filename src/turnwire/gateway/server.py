@@ -27,6 +27,7 @@ from turnwire.gateway.processes.inside import answering
 from turnwire.gateway.processes.siblings import Siblings
 from turnwire.gateway.settings import Settings
 from turnwire.gateway.setup.assembly import assemble_models
+from turnwire.gateway.setup.worker_list import apply_engines
 
 __all__ = ["GatewayServer", "run", "server_config"]
 
@@ -40,10 +41,12 @@ def run(
     *,
     announce: Callable[[str], None] | None = None,
     siblings: Siblings | None = None,
+    reread: Callable[[], Settings] | None = None,
 ) -> None:
     """Serve until told to stop; `progress` is called as downloads advance, `announce` gets the ready line instead of
-    standard output, `siblings` are the other processes of the same gateway."""
-    work = _main(settings, listener, progress, announce or _print, siblings)
+    standard output, `siblings` are the other processes of the same gateway. SIGHUP brings
+    the workers to what `reread` says then."""
+    work = _main(settings, listener, progress, announce or _print, siblings, reread)
     with contextlib.suppress(KeyboardInterrupt):
         if sys.platform != "win32":
             import uvloop
@@ -63,6 +66,7 @@ async def _main(
     progress: Progress | None,
     announce: Callable[[str], None],
     siblings: Siblings | None,
+    reread: Callable[[], Settings] | None,
 ) -> None:
     runtimes = await assemble_models(settings, progress)
     gateway = Gateway(settings, runtimes, siblings)
@@ -72,7 +76,7 @@ async def _main(
     hows = ", ".join(f"dialect {r.dialect.name}" if r.writes_prompts else f"by {r.info.name}" for r in runtimes)
     scheme = "https" if settings.tls_cert else "http"
     ready = f"turnwire: {names} on {scheme}://{shown}:{port} ({hows})"
-    server = GatewayServer(gateway, lambda: announce(ready))
+    server = GatewayServer(gateway, lambda: announce(ready), reread)
     # What exists by now lives as long as the process: the collector need not look at it again.
     gc.collect()
     gc.freeze()
@@ -118,12 +122,16 @@ class GatewayServer(uvicorn.Server):
     # Between the last accept of a process that hands over and the end of connections on which nothing was asked.
     HANDOVER_S = 1.0
 
-    def __init__(self, gateway: Gateway, announce: Callable[[], None]) -> None:
+    def __init__(
+        self, gateway: Gateway, announce: Callable[[], None], reread: Callable[[], Settings] | None = None
+    ) -> None:
         super().__init__(server_config(gateway))
         logging.getLogger("uvicorn.error").addFilter(_CutOnPurpose())
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
         self._gateway = gateway
         self._announce = announce
+        self._reread = reread
+        self._applying: asyncio.Task[None] | None = None
         self._drain: asyncio.Task[None] | None = None
         self._handover: asyncio.Task[None] | None = None
 
@@ -138,7 +146,7 @@ class GatewayServer(uvicorn.Server):
         handlers = {signal.SIGTERM: self._asked_to_stop, signal.SIGINT: self._asked_to_stop}
         if sys.platform != "win32":
             alone = self._gateway.siblings is None
-            handlers[signal.SIGHUP] = self._asked_to_stop if alone else self._asked_to_hand_over
+            handlers[signal.SIGHUP] = self._hung_up if alone else self._asked_to_hand_over
         with contextlib.ExitStack() as stack:
             for number, handler in handlers.items():
                 try:
@@ -156,6 +164,20 @@ class GatewayServer(uvicorn.Server):
             self.force_exit = self.should_exit = True
             return
         self._drain = asyncio.ensure_future(self._drained())
+
+    def _hung_up(self) -> None:
+        """A terminal that closes takes the gateway with it; for a service this means that its file has changed."""
+        if self._reread is None or (sys.stdin is not None and sys.stdin.isatty()):
+            self._asked_to_stop()
+        elif self._applying is None or self._applying.done():
+            self._applying = asyncio.ensure_future(self.apply_file(self._reread))
+
+    async def apply_file(self, reread: Callable[[], Settings]) -> None:
+        """Bring the workers to what the config file says now; everything else needs a restart."""
+        try:
+            await apply_engines(self._gateway.runtimes, reread())
+        except Exception as error:
+            log.warning("the config file was not applied: %s", error)
 
     def orphaned(self) -> None:
         """The supervisor, which holds the other end of our standard input and writes no more, is gone."""

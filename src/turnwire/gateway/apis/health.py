@@ -30,9 +30,12 @@ class HealthRoutes:
         return Response(msgspec.json.encode(body), 200 if all(healthy) else 503, media_type="application/json")
 
     async def ready(self, request: Request) -> Response:
-        """Whether new turns should be sent here; off while draining, and while the store does not answer."""
+        """Whether new turns should be sent here (`?model=`: of this model); off while draining, and while the store
+        does not answer."""
         gateway = self._gateway
-        able = not gateway.draining and any([await runtime.engine.health() for runtime in gateway.runtimes])
+        model = request.query_params.get("model")
+        asked = gateway.runtimes if model is None else [gateway.runtime_for(model)]
+        able = not gateway.draining and any([await runtime.engine.health() for runtime in asked])
         able = able and await gateway.store.healthy()
         body = b'{"ready":true}' if able else b'{"ready":false}'
         return Response(body, 200 if able else 503, media_type="application/json")

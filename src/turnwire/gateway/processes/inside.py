@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from turnwire.gateway.apis.admin import AdminRoutes
+from turnwire.gateway.apis.worker_routes import WorkerRoutes
 from turnwire.gateway.gateway import Gateway
 from turnwire.gateway.processes.siblings import Siblings
 from turnwire.protocols.wire import TurnFailure
@@ -43,12 +44,15 @@ class _Inside(uvicorn.Server):
 @contextlib.asynccontextmanager
 async def answering(gateway: Gateway, siblings: Siblings) -> AsyncIterator[None]:
     """Answer the siblings for as long as this lasts."""
-    own = AdminRoutes(gateway, alone=True)
+    own, workers = AdminRoutes(gateway, alone=True), WorkerRoutes(gateway, alone=True)
     routes = [
         Route("/metrics", own.metrics),
         Route("/admin/turns", own.turns),
         Route("/admin/live", own.live),
         Route("/admin/workers", own.workers),
+        Route("/admin/workers", workers.add, methods=["POST"]),
+        Route("/admin/workers/drain", workers.drain, methods=["POST"]),
+        Route("/admin/workers", workers.remove, methods=["DELETE"]),
         Route("/admin/events", own.events),
         Route("/admin/turns/{turn_id}/cancel", own.cancel, methods=["POST"]),
         Route("/admin/turns/{turn_id}/payload", own.payload),

@@ -29,10 +29,10 @@ from turnwire.gateway.settings import ModelSettings, Settings
 from turnwire.gateway.setup.engine_keys import engine_key
 from turnwire.gateway.setup.routing_policy import find_policy
 from turnwire.gateway.setup.sources import PromptSource, SourceError, find_source
-from turnwire.profiles import ProfileBook
+from turnwire.profiles import ProfileBook, load_book
 from turnwire.prompts.prompt import Tokenizer
 
-__all__ = ["is_path", "start_engines"]
+__all__ = ["is_path", "new_engine", "start_engines"]
 
 log = logging.getLogger("turnwire.assembly")
 
@@ -59,6 +59,15 @@ async def start_engines(
     if specs[0].kind == "embedded":
         return await start.embedded(progress)
     return await start.others()
+
+
+async def new_engine(
+    model: ModelSettings, settings: Settings, text: str, tokenizer: Tokenizer
+) -> tuple[Engine, EngineSpec]:
+    """One more engine of a model that is served already, not yet started, and what it is."""
+    start = _Start(model, settings, load_book(settings.profiles), [parse_spec(text)])
+    await start.find_servers()
+    return start.another(tokenizer)
 
 
 class _Start:
@@ -207,6 +216,11 @@ class _Start:
         return create_engine(
             spec, tokenizer, model=asked, api_key=self._key, window=self._model.window, switches=self._switches
         )
+
+    def another(self, tokenizer: Tokenizer) -> tuple[Engine, EngineSpec]:
+        """The engine of the one spec; vLLM spells its tokens itself."""
+        (spec,) = self._specs
+        return self._engine(spec, None if spec.kind == "vllm" else tokenizer), spec
 
     def _switches(self, name: str) -> Switches | None:
         """What the model's template calls thinking, where its profile knows."""
