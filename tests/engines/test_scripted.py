@@ -416,10 +416,10 @@ async def test_a_plain_line_ends_the_thought_that_the_prompt_opened() -> None:
     tokenizer = ToyTokenizer()
     opened = tokenizer.encode("<think>\n")
     script = Script(lines, tokenizer)
-    line = script.behind(lines[0], [1, 2, *opened])
+    line = script.after_prompt(lines[0], [1, 2, *opened])
     assert line.text == "</think>\n\nHi"
     assert line.after == 1 + len(tokenizer.encode("</think>\n\n"))
-    assert script.behind(lines[0], [1, 2]) is lines[0]
+    assert script.after_prompt(lines[0], [1, 2]) is lines[0]
     for said in ("<think>\nwell", "well</think>Hi"):
         kept = Line(text=said)
-        assert script.behind(kept, opened) is kept
+        assert script.after_prompt(kept, opened) is kept

@@ -172,7 +172,7 @@ def _placed(messages: list[Message], mid_system: bool, system: bool, notes: list
             notes.append(noted("stability.system_folded"))
             text = message.text + "\n\n" if position == 0 else _reminder(message.text)
             if position and placed and placed[-1].role == "user":
-                placed[-1] = _with_text(placed[-1], behind=text)
+                placed[-1] = _with_text(placed[-1], after=text)
             else:
                 waiting += text
             continue
@@ -190,7 +190,7 @@ def _placed(messages: list[Message], mid_system: bool, system: bool, notes: list
     return placed
 
 
-def _with_text(message: Message, *, before: str = "", behind: str = "") -> Message:
+def _with_text(message: Message, *, before: str = "", after: str = "") -> Message:
     """A user message with more text; results stay in front."""
     results = tuple(block for block in message.blocks if isinstance(block, ToolResultBlock))
     rest = tuple(block for block in message.blocks if not isinstance(block, ToolResultBlock))
@@ -199,10 +199,10 @@ def _with_text(message: Message, *, before: str = "", behind: str = "") -> Messa
     elif before:
         rest = (TextBlock(text=before), *rest)
     last = rest[-1] if rest else None
-    if behind and isinstance(last, TextBlock):
-        rest = (*rest[:-1], TextBlock(text=_join(last.text, behind, "user")))
-    elif behind:
-        rest = (*rest, TextBlock(text=behind))
+    if after and isinstance(last, TextBlock):
+        rest = (*rest[:-1], TextBlock(text=_join(last.text, after, "user")))
+    elif after:
+        rest = (*rest, TextBlock(text=after))
     return Message(role="user", blocks=(*results, *rest))
 
 

@@ -93,7 +93,7 @@ class Worker:
     # ------------------------------------------------------------------------------------------------------ cache
 
     @property
-    def tells(self) -> bool:
+    def publishes(self) -> bool:
         """Whether it publishes all that its cache holds."""
         return bool(self._feeds) and all(feed.complete for feed in self._feeds)
 
@@ -101,7 +101,7 @@ class Worker:
         """What its cache holds of a prompt's beginning: as it publishes itself (`told`, the index's answer), else as it
         probably does."""
         said = max((told[feed.name] for feed in self._feeds if feed.name in told), key=_tokens, default=Held())
-        if self.tells:
+        if self.publishes:
             return said
         probably = _ESTIMATED * self._estimate.overlap(prompt.of(_ESTIMATED), now)
         return said if said.tokens >= probably else Held(probably, probably)
@@ -114,12 +114,12 @@ class Worker:
     def takes(self, prompt: PromptBlocks, turn: int, now: float) -> None:
         """A turn's prompt goes there: those that follow at once will find it."""
         self.reading.add(turn, prompt.of(self._block_size))
-        if not self.tells:
+        if not self.publishes:
             self._estimate.sent(prompt.of(_ESTIMATED), now)
 
     def served(self, prompt: PromptBlocks, said: Sequence[int], now: float) -> None:
         """A prompt was read there to its end, and an answer written."""
-        if not self.tells:
+        if not self.publishes:
             self._estimate.served(prompt.then(_ESTIMATED, said), now)
 
     @property

@@ -86,7 +86,7 @@ class ScriptedEngine:
                 "context_overflow", f"the prompt has {len(prompt)} tokens; the window holds {self._window}"
             )
         origin = prompt[: len(prompt) - resumed] if resumed else prompt
-        line = self._script.behind(self._script.line_for(request.conversation), origin)
+        line = self._script.after_prompt(self._script.line_for(request.conversation), origin)
         if resumed and sampling.max_tokens is not None:
             sampling = msgspec.structs.replace(sampling, max_tokens=sampling.max_tokens + resumed)
         performance = self._script.perform(line, sampling)
@@ -96,7 +96,7 @@ class ScriptedEngine:
         rate = line.prefill_tokens_per_s or self._prefill
         if rate:
             wait += (len(prompt) - cached) / rate
-        batches = _behind(performance.batches, resumed) if resumed else performance.batches
+        batches = _after(performance.batches, resumed) if resumed else performance.batches
         end: Completion | None = None
         if performance.reason is not None:
             said = len(performance.ids) - resumed
@@ -227,7 +227,7 @@ def _closed() -> EngineError:
     return EngineError("disconnected", "the engine was closed")
 
 
-def _behind(batches: Sequence[TokenBatch], resumed: int) -> tuple[TokenBatch, ...]:
+def _after(batches: Sequence[TokenBatch], resumed: int) -> tuple[TokenBatch, ...]:
     """What is left to say of a turn of which another worker has already said `resumed` tokens."""
     left: list[TokenBatch] = []
     for batch in batches:

@@ -139,7 +139,7 @@ class Script:
             )
         return lines[min(conversation.assistant_turns, len(lines) - 1)]
 
-    def behind(self, line: Line, prompt_ids: Sequence[int]) -> Line:
+    def after_prompt(self, line: Line, prompt_ids: Sequence[int]) -> Line:
         """The line as it is said after a prompt. Where the prompt has opened a thought and the line neither thinks nor
         ends a thought, it ends that one first, as a model with nothing to think does."""
         if _CLOSED in line.text or line.text.lstrip().startswith(_OPENED):

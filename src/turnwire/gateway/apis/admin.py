@@ -159,7 +159,7 @@ class AdminRoutes:
                 "prefilling": worker.load.prefilling,
                 "decoding": round(worker.load.decoding),
                 "resident": runtime.engine.router.bindings.resident(worker.name),
-                "tells_cache": worker.tells,
+                "publishes_cache": worker.publishes,
                 "engine": worker.info.name if worker.info is not None else None,
                 "version": worker.info.version if worker.info is not None else None,
                 "window": worker.info.window if worker.info is not None else None,

@@ -1,6 +1,6 @@
 """A process that decodes large bodies, one after the other, for as long as its gateway lives.
 
-Promise: it reads from its standard input only, ends when that ends, and steps back behind the gateway. A request that
+Promise: it reads from its standard input only, ends when that ends, and yields to the gateway. A request that
 it cannot decode is answered; a defect ends the process, and the gateway says so to the client.
 """
 

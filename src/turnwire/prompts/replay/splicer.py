@@ -83,7 +83,7 @@ class TemplateSplicer:
             text = self._one_by_one(turn, end, args)
         else:
             stub = self._stub(self._messages[turn])
-            text = self._behind([*self._before(turn), stub, *self._dressed(following)], args)
+            text = self._after_stub([*self._before(turn), stub, *self._dressed(following)], args)
         whole = _without_overlap(output, text.whole, self._end_tokens)
         return Text(whole, text.tail)
 
@@ -95,9 +95,9 @@ class TemplateSplicer:
             return None
         opening = self._dressed([message for message in self._messages[:1] if message.role == "system"])
         before: list[TemplateMessage] = [*opening, {"role": "user", "content": self._shaped("...")}]
-        behind: list[TemplateMessage] = [{"role": "user", "content": self._shaped(_NEXT)}]
+        next_messages: list[TemplateMessage] = [{"role": "user", "content": self._shaped(_NEXT)}]
         if calls:
-            behind = [
+            next_messages = [
                 {
                     "role": "tool",
                     "tool_call_id": self._names.call(call),
@@ -110,7 +110,7 @@ class TemplateSplicer:
         dressed = [*before, *self._dressed([message])]
         try:
             start = self._rendered(before, self._tools_for(dressed), args, False).whole
-            whole = self._rendered([*dressed, *behind], self._tools_for(dressed), args, False).whole
+            whole = self._rendered([*dressed, *next_messages], self._tools_for(dressed), args, False).whole
         except TemplateFailure:
             return None
         if not whole.startswith(start) or _NEXT not in whole or not turn_end:
@@ -142,7 +142,7 @@ class TemplateSplicer:
             return Text(whole, "")
         return Text(whole, whole[len(bare) :] if whole.startswith(bare) else "")
 
-    def _behind(self, dressed: list[TemplateMessage], args: Mapping[str, Any]) -> Text:
+    def _after_stub(self, dressed: list[TemplateMessage], args: Mapping[str, Any]) -> Text:
         """What the template writes after the stub's own text."""
         tools = [] if self._traits.tools_follow_last_user else self._tools_for(dressed)
         text = self._rendered(dressed, tools, args, True)
@@ -194,8 +194,8 @@ class TemplateSplicer:
         if not self._traits.turn_ends.local:
             dressed: list[TemplateMessage] = []
             for message in messages[:turn]:
-                stands = [_unmarked(self._stub(message))] if message.role == "assistant" else self._dressed([message])
-                dressed.extend(stands)
+                shown_as = [_unmarked(self._stub(message))] if message.role == "assistant" else self._dressed([message])
+                dressed.extend(shown_as)
             return dressed
         opening = [message for message in messages[:1] if message.role == "system"]
         for position in range(turn - 1, -1, -1):
@@ -227,7 +227,7 @@ class TemplateSplicer:
             if last:
                 shown += [Message(role="user", blocks=rest)] if rest else []
                 shown += following
-            text = self._behind([*before, stub, *self._dressed(shown)], args)
+            text = self._after_stub([*before, stub, *self._dressed(shown)], args)
             closing = self._turn_end([*before, stub], args)
             start = len(closing) if position and text.whole.startswith(closing) else 0
             ending = text.tail or ""

@@ -52,12 +52,12 @@ class DeepSeekEncoding:
         keeps = self._late and (loops or given.get("drop_thinking") is False)
         for position, message in enumerate(messages):
             before = messages[position - 1]["role"] if position else ""
-            behind = messages[position + 1]["role"] if position + 1 < len(messages) else ""
+            following = messages[position + 1]["role"] if position + 1 < len(messages) else ""
             role = message["role"]
             if role in ("user", "developer"):
                 pieces.append(self._asked(text_of(message), before))
             elif role == "tool":
-                pieces.append(self._result(text_of(message), before, behind))
+                pieces.append(self._result(text_of(message), before, following))
             elif role == "assistant":
                 shown = thinking and (keeps or position > last_user)
                 pieces.append(self._header(before) + self._turn(message, shown))
@@ -96,11 +96,11 @@ class DeepSeekEncoding:
         joined = self._late and before in ("user", "developer", "tool")
         return ("\n\n" if joined else _USER) + text
 
-    def _result(self, text: str, before: str, behind: str) -> str:
+    def _result(self, text: str, before: str, following: str) -> str:
         if self._late:
             return self._asked(f"<tool_result>{text}</tool_result>", before)
         opening = "" if before == "tool" else "\n\n<function_results>"
-        closing = "" if behind == "tool" else "\n</function_results>"
+        closing = "" if following == "tool" else "\n</function_results>"
         return f"{opening}\n<result>{text}</result>{closing}"
 
     def _header(self, before: str) -> str:
