@@ -217,7 +217,7 @@ def test_another_server_is_told_from_a_gateway(listing, monkeypatch):
     result = run("--url", listing, "--key", "right", "claude")
     assert result.exit_code == 1
     said = " ".join(result.output.split())
-    assert "is no Turnwire: its models are owned by vllm." in said
+    assert "is not a Turnwire gateway: its models are owned by vllm." in said
     assert f"with `turnwire serve --engine {listing}`" in said
 
 

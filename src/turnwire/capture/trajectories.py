@@ -24,7 +24,7 @@ _SIDE = frozenset({"title", "auxiliary", "background"})
 
 
 def trajectories(turns: Iterable[CapturedTurn]) -> list[dict[str, Any]]:
-    """The trajectories of captured turns, which come oldest first. Side requests of a harness are no part of one."""
+    """The trajectories of captured turns, which come oldest first. Side requests of a harness are not part of one."""
     lines: dict[tuple[str, str, str], _Trajectory] = {}
     for turn in turns:
         if turn.turn_class not in _SIDE:

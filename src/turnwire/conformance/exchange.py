@@ -72,7 +72,7 @@ class Wire:
 
     async def __aenter__(self) -> Wire:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
-        # A connection of its own for each request: whether one was closed meanwhile is no rule of the table.
+        # A connection of its own for each request: whether one was closed meanwhile is not a rule of the table.
         connector = aiohttp.TCPConnector(force_close=True)
         self._session = aiohttp.ClientSession(
             timeout=timeout, connector=connector, max_line_size=65536, max_field_size=65536

@@ -114,8 +114,8 @@ class DirectReplica:
         await self.check_health()
 
     async def check_health(self) -> None:
-        """Ray replaces a replica that has stopped serving. An engine that is away is no reason: another replica would
-        not have it either."""
+        """Ray replaces a replica that has stopped serving. An engine that is away is no reason to: another replica
+        would not have it either."""
         if self._task.done():
             raise RuntimeError("the gateway has stopped")
 
@@ -143,7 +143,7 @@ class IngressReplica:
 
 
 class Departures:
-    """Ray cancels a request whose client has left. The application hears of it as a disconnect instead, and ends its
+    """Ray cancels a request whose client has left. The application sees it as a disconnect instead, and ends its
     turn as the client's doing."""
 
     # How long a turn may take to end, in seconds.

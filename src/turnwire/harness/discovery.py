@@ -62,8 +62,8 @@ def served_models(url: str, key: str) -> list[ListedModel]:
     owners = {str(row.get("owned_by")) for row in named}
     if "turnwire" not in owners:
         raise DiscoveryError(
-            f"{url} is no Turnwire: its models are owned by {', '.join(sorted(owners))}. Start a gateway in front of "
-            f"it with `turnwire serve --engine {url}`, or give its address with --url."
+            f"{url} is not a Turnwire gateway: its models are owned by {', '.join(sorted(owners))}. Start a gateway in "
+            f"front of it with `turnwire serve --engine {url}`, or give its address with --url."
         )
     return [_model(row) for row in named]
 

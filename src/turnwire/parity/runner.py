@@ -59,7 +59,7 @@ def read_plan(path: Path) -> Plan:
 
 
 async def run_tasks(plan: Plan, tasks: Path, runs: int, told: Callable[[Run, list[dict[str, Any]]], None]) -> list[Run]:
-    """Every task, `runs` times on each arm; `told` hears each run with the requests that it made."""
+    """Every task, `runs` times on each arm; `told` is called with each run and the requests that it made."""
     folders = _tasks(tasks)
     made = []
     async with contextlib.AsyncExitStack() as stack:

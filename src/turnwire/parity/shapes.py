@@ -1,6 +1,6 @@
 """The shape of a request: what a harness tells a model before the task itself, and where two requests differ.
 
-Promise: needs no model and no server; texts are told by their size and hash, so a diff can be published.
+Promise: needs no model and no server; texts are shown by their size and hash, so a diff can be published.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def shapes(first: Path, second: Path) -> None:
         try:
             bodies.append(msgspec.json.decode(path.read_bytes(), type=dict[str, Any]))
         except msgspec.DecodeError as error:
-            raise click.ClickException(f"{path} is no request: {error}") from None
+            raise click.ClickException(f"{path} is not a request: {error}") from None
     lines = diff(shape(bodies[0]), shape(bodies[1]))
     click.echo("\n".join(lines) or "the same shape")
     if lines:

@@ -163,7 +163,7 @@ class LargeRequest:
 
     @asynccontextmanager
     async def _bounded(self) -> AsyncIterator[None]:
-        """Whatever goes wrong with the process is told in words that a client understands."""
+        """Whatever goes wrong with the process is reported in words that a client understands."""
         try:
             async with asyncio.timeout(self._bodies.DECODE_S):
                 yield

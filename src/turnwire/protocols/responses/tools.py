@@ -147,7 +147,7 @@ class Toolbox:
         self.tools = [msgspec.structs.replace(t, deferred=False) if t.deferred else t for t in self.tools]
 
     def _run_here(self, definition: dict[str, Any], path: str) -> list[str]:
-        """The model's names of the tools behind a definition that the gateway runs itself."""
+        """The model's names of the tools of a definition that the gateway runs itself."""
         kind = definition.get("type")
         offer = self._offer_of_gateway
         found: list[tuple[Tool, HostedUse]] = []
