@@ -96,7 +96,7 @@ class ReadAhead:
         worker = next((one for one in pool.workers if one.name == home), None)
         if worker is None or hints.session is None:
             return False
-        if worker.tells:
+        if worker.publishes:
             blocks = PromptBlocks(ids, hints.cache_salt)
             known = min(known, worker.holds(blocks, pool.router.index.overlap(blocks), now).tokens)
         if len(ids) - known < _LEAST:
