@@ -145,3 +145,5 @@ def test_shapes_of_the_three_apis() -> None:
     longer = shape({"instructions": "Be very brief."})
     assert diff(responses, longer)[0].startswith("instructions: 9 characters (")
     assert diff(chat, chat) == []
+    developer = shape({"input": [{"role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]}]})
+    assert developer.instructions == chat.instructions

@@ -24,7 +24,6 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
     instructions: str
     instructions_size: int
-    opening: str
     tools: dict[str, str]
     settings: dict[str, str]
 
@@ -40,7 +39,6 @@ def shape(body: dict[str, Any]) -> Shape:
     return Shape(
         instructions=_hash(instructions.encode()),
         instructions_size=len(instructions),
-        opening=" ".join(instructions.split())[:80],
         tools=tools,
         settings=dict(sorted(settings.items())),
     )
@@ -68,23 +66,20 @@ def diff(first: Shape, second: Shape) -> list[str]:
 
 
 def _instructions(body: dict[str, Any]) -> str:
-    """The system prompt of any API."""
-    if isinstance(body.get("instructions"), str):
-        return str(body["instructions"])
-    system = body.get("system")
-    if system is None:
-        told = [
-            m for m in body.get("messages") or [] if isinstance(m, dict) and m.get("role") in ("system", "developer")
-        ]
-        system = [part for message in told for part in _parts(message.get("content"))]
-    return "\n\n".join(_parts(system))
+    """The system prompt of any API, with what the harness says as the developer."""
+    told = _parts(body.get("instructions")) + _parts(body.get("system"))
+    for name in ("messages", "input"):
+        for message in body.get(name) if isinstance(body.get(name), list) else []:
+            if isinstance(message, dict) and message.get("role") in ("system", "developer"):
+                told += _parts(message.get("content"))
+    return "\n\n".join(told)
 
 
 def _parts(content: object) -> list[str]:
     if isinstance(content, str):
         return [content]
     if isinstance(content, list):
-        return [part if isinstance(part, str) else str(part.get("text", "")) for part in content]
+        return [part if isinstance(part, str) else str(part.get("text", "")) for part in content if part]
     return []
 
 
