@@ -7,7 +7,7 @@ INSTALL := @$(BIN)/python tools/install.py
 CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwire
 
 .DEFAULT_GOAL := help
-.PHONY: help docs docs-serve lock sbom audit release serve test test-slow coverage test-clients test-engines test-sglang test-ray lint bench bench-peers fuzz clean
+.PHONY: help docs docs-serve lock sbom audit release serve test test-slow coverage test-clients test-engines test-sglang test-ray lint bench bench-peers conformance fuzz clean
 
 help:
 	@echo "make serve         run the gateway on the embedded model (http://127.0.0.1:8390)"
@@ -28,6 +28,7 @@ help:
 	@echo "make fuzz          ten minutes of hostile text through every dialect"
 	@echo "make bench         CPU per token of the stream path"
 	@echo "make bench-peers   install the peers in the cache, measure all gateways, write README's figures"
+	@echo "make conformance   install the peers in the cache, judge all servers, write docs/conformance.md"
 
 $(BIN)/python:
 	@echo "making $(VENV)"
@@ -113,6 +114,10 @@ bench-peers: $(VENV)/.dev
 		$(BIN)/python -m benchmarks $$measured --save $(ARGS); \
 	done
 	$(BIN)/python -m benchmarks figures
+
+conformance: $(VENV)/.dev
+	$(BIN)/python -m benchmarks install
+	$(BIN)/python -m benchmarks conformance --save $(ARGS)
 
 fuzz: $(VENV)/.dev
 	$(BIN)/python tests/parsers/fuzz.py --minutes 10 $(ARGS)

@@ -31,6 +31,14 @@ PAGE = cache.ROOT / "docs" / "conformance.md"
 BEGIN, END = "<!-- servers: written by `python -m benchmarks conformance --save` -->", "<!-- end of servers -->"
 
 
+EXPLAINED = """\
+In the first, the engine wrote the call `{"name": "get_weather", "arguments": {"city":"Lisbon"}}`, without the space
+that templates write after a colon. Messages carries arguments as an object, in which that spelling is gone. The next
+prompt that the engine noted still begins with the ids of its first prompt and of its own output. In the second, the
+engine says a token every 8 ms: a short call, then a long one. The first call's `content_block_stop` came so long before
+`message_delta`, while the second call was still written."""
+
+
 class Results(msgspec.Struct):
     """The result file: reports by server, and why the others are missing."""
 
@@ -141,9 +149,23 @@ def page(text: str, results: Results) -> str:
         "| server | version | flags | behind it |",
         "|---|---|---|---|",
         *servers,
+        "",
+        *_opened(results),
         *(["", *missing] if missing else []),
     ]
     return f"{before}{BEGIN}\n\n" + "\n".join(parts) + f"\n\n{END}{after}"
+
+
+def _opened(results: Results) -> list[str]:
+    """Two of Turnwire's cells with their evidence."""
+    report = results.reports.get("turnwire")
+    lines = ["Two of Turnwire's cells, opened:", ""]
+    for rule, api in (("replay.spelling", "messages"), ("calls.early", "messages")) if report else ():
+        cell = report.cell(rule, api) if report else None
+        if cell is not None:
+            seen = "; ".join(cell.evidence)
+            lines.append(f"- `{rule}` on {api} is **{cell.word}**: {cell.reason}. Evidence: {seen}.")
+    return [*lines, "", *EXPLAINED.splitlines()] if len(lines) > 2 else []
 
 
 def _ordered(results: Results) -> list[Report]:
