@@ -69,7 +69,8 @@ def _instructions(body: dict[str, Any]) -> str:
     """The system prompt of any API, with what the harness says as the developer."""
     told = _parts(body.get("instructions")) + _parts(body.get("system"))
     for name in ("messages", "input"):
-        for message in body.get(name) if isinstance(body.get(name), list) else []:
+        found = body.get(name)
+        for message in found if isinstance(found, list) else []:
             if isinstance(message, dict) and message.get("role") in ("system", "developer"):
                 told += _parts(message.get("content"))
     return "\n\n".join(told)
