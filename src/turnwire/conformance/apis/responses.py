@@ -153,7 +153,8 @@ class _Stream:
             return
         if place is None:
             turn.problem("fields", f"{clipped(kind, 60)} without output_index")
-            return
+            # Read on as clients do that take the item which is open.
+            place = self._begun if kind == "response.output_item.added" else self._begun - 1
         if kind == "response.output_item.added":
             self._add(place, mapping(event, "item"), now)
             return

@@ -86,7 +86,9 @@ async def stops(probe: Probe) -> Finding:
             seen.append(f"{stop}: the model made no call")
             continue
         said = f"{stop}: {reply.turn.stop_text}"
-        if stop == "limit" and reply.turn.stop != "limit" and (reply.turn.counts.output or 0) < 12:
+        if stop == "end" and reply.turn.stop == "limit" and not probe.scripted:
+            seen.append(f"{said} (the model did not come to an end by itself)")
+        elif stop == "limit" and reply.turn.stop != "limit" and (reply.turn.counts.output or 0) < 12:
             seen.append(f"{said} (ended before the limit)")
         elif reply.turn.stop != stop:
             what = {"end": "its natural end", "calls": "a call", "limit": "max tokens"}[stop]
