@@ -62,7 +62,6 @@ class _Chunk(msgspec.Struct, gc=False):
     stop: bool = False
     stop_type: str = ""
     tokens_predicted: int = 0
-    tokens_evaluated: int = 0
     prompt_progress: _Progress | None = None
     timings: _Timings | None = None
     completion_probabilities: list[_Rival] = []
