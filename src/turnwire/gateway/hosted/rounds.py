@@ -8,14 +8,13 @@ calls a tool of the client's ends the answer.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from turnwire.gateway.hosted.tools import HostedTools
-from turnwire.gateway.turns.ids import mint
+from turnwire.gateway.turns.admission import admit_round
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.protocols.hosted.answers import result_block
 from turnwire.protocols.reply import Reply
@@ -211,23 +210,7 @@ class Rounds:
         inbound = msgspec.structs.replace(before.inbound, conversation=conversation, previous_turn=None, notes=())
         self.encoder.go_on()
         self.follows = False
-        prompt, verdict = await before.runtime.prepare(inbound, before.tenant)
-        self._present = TurnRecord(
-            api=before.api,
-            turn_id=mint(),
-            tenant=before.tenant,
-            started=time.monotonic(),
-            headers=before.headers,
-            body=before.body,
-            inbound=inbound,
-            runtime=before.runtime,
-            dialect=before.dialect,
-            exact=before.exact,
-            prompt=prompt,
-            continuity=verdict,
-            reply=Reply(),
-            key=before.key,
-        )
+        self._present = await admit_round(before, inbound)
         return self._present
 
     async def _run(self, called: HostedCalled) -> HostedAnswer:

@@ -6,6 +6,7 @@ limits, prompt, verdict. A refusal is a TurnFailure that says what to change.
 
 from __future__ import annotations
 
+import time
 from typing import Any, Protocol, TypeVar
 
 from turnwire.continuity import Verdict
@@ -18,9 +19,10 @@ from turnwire.gateway.turns.record import TurnRecord
 from turnwire.gateway.turns.runtime import ModelRuntime
 from turnwire.parsers import Dialect, resolve
 from turnwire.prompts.prompt import Prompt
+from turnwire.protocols.reply import Reply
 from turnwire.protocols.wire import Inbound, TurnFailure
 
-__all__ = ["Admitting", "admit", "refuse_while_draining"]
+__all__ = ["Admitting", "admit", "admit_round", "refuse_while_draining"]
 
 E = TypeVar("E")
 _PLAIN = resolve("plain")
@@ -86,6 +88,27 @@ async def admit(gateway: Admitting, api: Api[E], arrival: Arrival) -> list[TurnR
         )
         for inbound, runtime, dialect, prompt, verdict, overflow in admitted
     ]
+
+
+async def admit_round(before: TurnRecord[E], inbound: Inbound[E]) -> TurnRecord[E]:
+    """The next round of an answer in which the gateway ran tools: the same request, further on."""
+    prompt, verdict = await before.runtime.prepare(inbound, before.tenant)
+    return TurnRecord(
+        api=before.api,
+        turn_id=mint(),
+        tenant=before.tenant,
+        key=before.key,
+        started=time.monotonic(),
+        headers=before.headers,
+        body=before.body,
+        inbound=inbound,
+        runtime=before.runtime,
+        dialect=before.dialect,
+        exact=before.exact,
+        prompt=prompt,
+        continuity=verdict,
+        reply=Reply(),
+    )
 
 
 async def _settled(
