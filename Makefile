@@ -31,8 +31,7 @@ help:
 	@echo "make conformance   install the peers in the cache, judge all servers, write docs/conformance.md"
 
 $(BIN)/python:
-	@echo "making $(VENV)"
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) tools/install.py --venv $(VENV)
 	$(INSTALL) --upgrade pip
 
 $(VENV)/.serve: pyproject.toml | $(BIN)/python

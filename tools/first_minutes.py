@@ -57,8 +57,10 @@ class Watched:
             if not data:
                 break
             now = time.monotonic()
-            self.silences.append(now - last)
-            if now - last > LONGEST:
+            # A gateway that nobody asks has nothing to say.
+            waited = 0.0 if self._ready.is_set() else now - last
+            self.silences.append(waited)
+            if waited > LONGEST:
                 print(f"          !! {now - last:.1f} s of silence", flush=True)
             last = now
             text += data.decode("utf-8", "replace")

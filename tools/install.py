@@ -1,6 +1,7 @@
-"""Runs pip for the Makefile and shows that it is at work: one short line per step, and at least one every few seconds.
+"""Makes the virtual environment (`--venv FOLDER`) and runs pip for the Makefile, and shows that it is at work: one
+short line per step, and at least one every few seconds.
 
-Promise: pip's exit code is this program's; where pip fails, everything it said is shown.
+Promise: the exit code is that of what was run; where it fails, everything it said is shown.
 """
 
 from __future__ import annotations
@@ -18,22 +19,17 @@ _QUIET_SECONDS = 3.0
 
 
 def main(arguments: list[str]) -> int:
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--disable-pip-version-check",
-        "install",
-        "--progress-bar",
-        "off",
-        *arguments,
-    ]
-    print(f"installing {' '.join(arguments)}", flush=True)
+    if arguments[0] == "--venv":
+        command, first = [sys.executable, "-m", "venv", *arguments[1:]], f"making {arguments[1]}"
+    else:
+        pip_install = ["-m", "pip", "--disable-pip-version-check", "install", "--progress-bar", "off"]
+        command, first = [sys.executable, *pip_install, *arguments], f"installing {' '.join(arguments)}"
+    print(first, flush=True)
     pip = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # noqa: S603
     assert pip.stdout is not None
     said: list[str] = []
     started = spoken = time.monotonic()
-    step = "starting"
+    step = "at work"
     done = threading.Event()
 
     def alive() -> None:
@@ -48,7 +44,9 @@ def main(arguments: list[str]) -> int:
     for line in pip.stdout:
         said.append(line)
         found = _STEP.match(line)
-        if found:
+        if line.startswith("Installing collected packages"):
+            step = f"unpacking {line.count(',') + 1} packages"
+        elif found:
             step = f"{found.group(1).lower()} {found.group(2).rstrip(',')}".strip()
             # One line a second is enough to follow it.
             if time.monotonic() - spoken >= 1.0:

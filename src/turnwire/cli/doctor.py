@@ -13,6 +13,7 @@ from typing import Any
 import click
 import msgspec
 
+from turnwire.cli.loading import Loading
 from turnwire.cli.serve import gateway_options
 
 __all__ = ["doctor"]
@@ -29,6 +30,7 @@ def doctor(config: str | None, as_json: bool, trial: bool, **flags: Any) -> None
 
     Exits with 1 where something is an error: serve would not start, or would not work.
     """
+    looking = Loading("looking")
     from turnwire.gateway.settings import SettingsError
     from turnwire.gateway.setup.diagnosis import diagnose
     from turnwire.gateway.setup.loading import load_settings
@@ -38,6 +40,7 @@ def doctor(config: str | None, as_json: bool, trial: bool, **flags: Any) -> None
     except SettingsError as error:
         raise click.ClickException(str(error)) from None
     findings = asyncio.run(diagnose(settings, trial=trial))
+    looking.stop()
     if as_json:
         click.echo(msgspec.json.encode(findings))
     else:

@@ -14,6 +14,8 @@ from typing import Any
 
 import click
 
+from turnwire.cli.loading import Loading
+
 from turnwire.gateway.setup.dynamo import ROWS, row_name
 from turnwire.harness.running import announced
 
@@ -92,6 +94,7 @@ def gateway_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @gateway_options
 def serve(config: str | None, **flags: Any) -> None:
     """Run the gateway. Flags override the config file, which overrides TURNWIRE_* variables."""
+    loading = Loading()
     from turnwire.gateway.door.keys import KeysError
     from turnwire.gateway.processes.supervisor import ProcessError, run_processes
     from turnwire.gateway.server import run
@@ -132,9 +135,11 @@ def serve(config: str | None, **flags: Any) -> None:
     try:
         with announced(_address(listener, secure=settings.tls_cert is not None)):
             if settings.workers > 1:
+                loading.stop()
                 run_processes(settings, listener, load)
             else:
-                run(settings, listener, _LoadBar(), reread=load if file is not None else None)
+                reread = load if file is not None else None
+                run(settings, listener, _LoadBar(loading), announce=loading.ready, reread=reread)
     except (AssemblyError, KeysError, ProcessError, SettingsError, StoreError, TracingError) as error:
         raise click.ClickException(str(error)) from None
 
@@ -162,7 +167,8 @@ def _check_tls(cert: str | None, key: str | None) -> None:
 class _LoadBar:
     """A progress bar on standard error that exists only while a model is downloaded."""
 
-    def __init__(self) -> None:
+    def __init__(self, loading: Loading) -> None:
+        self._loading = loading
         self._bars: Any = None
         self._tasks: dict[str, Any] = {}
 
@@ -170,6 +176,7 @@ class _LoadBar:
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+        self._loading.stop()
         if self._bars is None:
             columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
             self._bars = Progress(*columns, console=Console(stderr=True), transient=True)

@@ -39,6 +39,7 @@ from turnwire.cli.chat.keys import ESCAPE, KeyWatch
 from turnwire.cli.chat.plain import prose, spelled
 from turnwire.cli.chat.prompt import Prompt
 from turnwire.cli.chat.screen import TurnScreen, call_line
+from turnwire.cli.loading import Loading
 
 __all__ = ["Request", "run"]
 
@@ -120,8 +121,10 @@ def _pipe(session: ChatSession, permission: _Permission, question: str, thoughts
     calls: dict[str, str] = {}
     last = "\n"
     try:
-        with KeyWatch(asker.keys if asker is not None else {}):
+        with KeyWatch(asker.keys if asker is not None else {}), Loading("waiting for the model") as waiting:
             for event in session.stream(question):
+                if not isinstance(event, StepStarted):
+                    waiting.stop()
                 if isinstance(event, TextDelta):
                     click.echo(prose(event.text) if sys.stdout.isatty() else event.text, nl=False)
                     last = event.text or last

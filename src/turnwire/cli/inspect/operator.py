@@ -7,6 +7,7 @@ what to change.
 from __future__ import annotations
 
 import http.client
+import ssl
 import urllib.error
 import urllib.request
 from typing import Any
@@ -73,5 +74,12 @@ def _ask(url: str, key: str | None, path: str) -> bytes:
     except urllib.error.HTTPError as error:
         hint = " Give a key with the admin scope: --key or TURNWIRE_API_KEY." if error.code in (401, 403) else ""
         raise click.ClickException(f"{url}{path} answered {error.code}.{hint}") from None
+    except urllib.error.URLError as error:
+        if isinstance(error.reason, ssl.SSLCertVerificationError):
+            raise click.ClickException(
+                f"The certificate of {url} is not trusted here ({error.reason.verify_message}). Name the authority "
+                "that signed it, or the certificate itself: SSL_CERT_FILE=chain.pem"
+            ) from None
+        raise click.ClickException(f"No gateway answers at {url} ({error}). Start one with `turnwire serve`.") from None
     except (OSError, http.client.HTTPException) as error:
         raise click.ClickException(f"No gateway answers at {url} ({error}). Start one with `turnwire serve`.") from None
