@@ -59,6 +59,12 @@ def served(python: Path, folder: Path, port: int) -> subprocess.Popen[str]:
     return server
 
 
+def _found(version: str) -> str:
+    """The interpreter of a version: on the PATH, or one that pyenv keeps."""
+    kept = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    return str(kept[-1]) if kept else version
+
+
 def cell(version: str, extra: str, wheel: Path, url: str, port: int) -> tuple[str, str]:
     """One environment: how long it took to install, and what worked in it."""
     with tempfile.TemporaryDirectory(prefix="wheel-") as name:
@@ -66,7 +72,7 @@ def cell(version: str, extra: str, wheel: Path, url: str, port: int) -> tuple[st
         python = folder / "venv" / "bin" / "python"
         started = time.monotonic()
         uv = [sys.executable, "-m", "uv", "--quiet"]
-        subprocess.run([*uv, "venv", "--python", version, str(folder / "venv")], check=True)  # noqa: S603
+        subprocess.run([*uv, "venv", "--python", _found(version), str(folder / "venv")], check=True)  # noqa: S603
         what = f"{wheel}[{extra}]" if extra else str(wheel)
         done = subprocess.run(  # noqa: S603
             [*uv, "pip", "install", "--python", str(python), what], capture_output=True, text=True

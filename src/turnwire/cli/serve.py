@@ -15,7 +15,6 @@ from typing import Any
 import click
 
 from turnwire.cli.loading import Loading
-
 from turnwire.gateway.setup.dynamo import ROWS, row_name
 from turnwire.harness.running import announced
 
