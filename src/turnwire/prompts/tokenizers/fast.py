@@ -1,4 +1,4 @@
-"""An optional faster encoder (`pip install 'turnwire[fast]'`), taken only where it gives the same ids.
+"""A faster encoder, which the server brings where it is built for the machine; taken only where it gives the same ids.
 
 Promise: `equal_encoder` compares it with the reference on texts that exercise what tokenizers differ in (added tokens,
 blanks, digits, scripts, broken sequences) and gives None at the first difference.
