@@ -412,6 +412,17 @@ def test_a_faster_encoder_is_taken_only_if_it_agrees(
     assert load_tokenizer(path).encode("你好") == OWN.encode("你好")
 
 
+def test_a_faster_encoder_does_not_truncate_either(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "fastokens", fake_fastokens(False))
+    inner = tokenizers.Tokenizer.from_file(str(SHIPPED))
+    inner.enable_truncation(4)
+    inner.enable_padding(length=10)
+    inner.save(str(tmp_path / "tokenizer.json"))
+    found = tokenizers_fast.equal_encoder(inner, (tmp_path / "tokenizer.json").read_text("utf-8"))
+    assert found is not None
+    assert found([PROSE]) == [OWN.encode(PROSE)]
+
+
 def test_a_faster_encoder_that_fails_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fastokens", type("fastokens", (), {}))
     assert tokenizers_fast.equal_encoder(REFERENCE, SHIPPED.read_text("utf-8")) is None

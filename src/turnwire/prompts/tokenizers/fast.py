@@ -10,6 +10,8 @@ import random
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from turnwire.prompts.tokenizers.hf import BatchEncoder
 
 if TYPE_CHECKING:
@@ -30,6 +32,13 @@ _PROBES = (
 )
 
 
+class _Cuts(msgspec.Struct):
+    """What a tokenizer's file does to the length of what it encodes; prompts want none of it."""
+
+    truncation: dict[str, Any] | None = None
+    padding: dict[str, Any] | None = None
+
+
 def equal_encoder(reference: tokenizers.Tokenizer, described: str) -> BatchEncoder | None:
     """fastokens' encoder for the same `tokenizer.json` text, where it is installed, can read it and agrees; else
     None."""
@@ -38,6 +47,11 @@ def equal_encoder(reference: tokenizers.Tokenizer, described: str) -> BatchEncod
     except ImportError:
         return None
     try:
+        cuts = msgspec.json.decode(described, type=_Cuts)
+        if cuts.truncation is not None or cuts.padding is not None:
+            reference.no_truncation()
+            reference.no_padding()
+            described = reference.to_str()
         fast = fastokens.Tokenizer.from_json_str(described)
         added = [token.content for token in reference.get_added_tokens_decoder().values()]
         probes = [*_PROBES, "x ".join(added[:64]), " x".join(added[-64:]), *_mixed(added[:64])]
