@@ -20,6 +20,7 @@ COMMANDS = {
     "processes": ("benchmarks.commands.processes", "tokens a second against the number of processes"),
     "scale": ("benchmarks.commands.scale", "what a million sessions need, from the result files"),
     "routing": ("benchmarks.commands.routing", "policies of routing over modelled agents and workers"),
+    "read_ahead": ("benchmarks.commands.read_ahead", "what reading the next prompt ahead is worth on a real vLLM"),
     "figures": ("benchmarks.figures", "write the README's table from the result files"),
 }
 

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 from benchmarks.commands.routing import fan_out, simulated
+from benchmarks.measure.results import FOLDER
+from benchmarks.routing.page import figures, picture
 from benchmarks.routing.policies import POLICIES
+from benchmarks.routing.result import Run
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_eight_sub_agents_read_their_prefix_once_for_each_worker_used() -> None:
@@ -17,3 +25,9 @@ def test_the_same_agents_give_the_same_figures_and_beliefs_are_exact() -> None:
     assert first == second
     assert first.belief_error == 0
     assert 0 < first.hit_rate < 1
+
+
+def test_the_page_and_the_picture_say_what_the_result_file_says() -> None:
+    run = msgspec.json.decode((FOLDER / "routing.json").read_bytes(), type=Run)
+    assert figures(run) in (ROOT / "docs" / "routing.md").read_text("utf-8")
+    assert picture(run) == (ROOT / "docs" / "images" / "routing.svg").read_text("utf-8")
