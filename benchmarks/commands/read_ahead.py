@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import datetime
 import random
+import re
 import statistics
 import tempfile
 from pathlib import Path
@@ -29,6 +30,12 @@ from turnwire.prompts.tokenizers.load import load_tokenizer
 from turnwire.turns import Conversation, Sampling
 
 KEPT, LONG, RESULT = 500, 4_500, 300
+WORDS = {
+    "loop": "goes on from what was read and written",
+    "dropped": "differs after 500 of 4,500 tokens: thoughts were dropped",
+}
+BEGIN, END = "<!-- read ahead: from results/read_ahead.json -->", "<!-- end of read ahead -->"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "routing.md"
 
 
 class Measured(msgspec.Struct):
@@ -84,6 +91,29 @@ def _request(session: str, prompt: list[int]) -> GenerateRequest:
         hints=Hints(request_id=f"r-{random.random()}", session=session),
         conversation=Conversation(model="tiny", messages=()),
     )
+
+
+def page(run: Run) -> str:
+    """The table of docs/routing.md, between its marks."""
+    lines = [BEGIN, "| next turn | as it comes | read ahead |", "|---|---|---|"]
+    for kind, words in WORDS.items():
+        cells = {cell.read_ahead: sorted(cell.first_ms) for cell in run.measured if cell.kind == kind}
+        told = (
+            f"{statistics.median(ms):,.0f} ms ({ms[0]:,.0f} to {ms[-1]:,.0f})" for ms in (cells[False], cells[True])
+        )
+        lines.append(f"| {words} | {' | '.join(told)} |")
+    lines += [
+        "",
+        f"Of the prompts read ahead {run.hit} were found, {run.cut} cut short by their turn, {run.wasted} wasted;",
+    ]
+    lines += [f"{run.needless} were not read, since the worker held them. {run.tokens:,} tokens were read ahead.", END]
+    return "\n".join(lines)
+
+
+def write_page(run: Run) -> None:
+    """Write the table."""
+    pattern = re.escape(BEGIN) + ".*?" + re.escape(END)
+    PAGE.write_text(re.sub(pattern, lambda _: page(run), PAGE.read_text("utf-8"), flags=re.DOTALL), "utf-8")
 
 
 async def _turn(pool: WorkerPool, request: GenerateRequest) -> _First:
@@ -142,3 +172,4 @@ def main(arguments: list[str]) -> None:
     if chosen.save:
         path = FOLDER / "read_ahead.json"
         path.write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n")
+        write_page(run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+from benchmarks.commands import read_ahead
 from benchmarks.commands.routing import fan_out, simulated
 from benchmarks.measure.results import FOLDER
 from benchmarks.routing.page import figures, picture
@@ -31,3 +32,8 @@ def test_the_page_and_the_picture_say_what_the_result_file_says() -> None:
     run = msgspec.json.decode((FOLDER / "routing.json").read_bytes(), type=Run)
     assert figures(run) in (ROOT / "docs" / "routing.md").read_text("utf-8")
     assert picture(run) == (ROOT / "docs" / "images" / "routing.svg").read_text("utf-8")
+
+
+def test_the_page_says_what_reading_ahead_gave() -> None:
+    run = msgspec.json.decode((FOLDER / "read_ahead.json").read_bytes(), type=read_ahead.Run)
+    assert read_ahead.page(run) in read_ahead.PAGE.read_text("utf-8")
