@@ -7,6 +7,8 @@ const pulse = document.getElementById("pulse");
 const state = { turns: [], live: [], known: new Set() };
 const KEPT = 5000;
 const CHUNK = 60;
+// How many rows of a list were drawn: a list that is drawn anew is no shorter than before.
+let reached = CHUNK;
 const payloads = new Map();
 // A page that was written from a capture has its data inside.
 const embedded = JSON.parse(document.getElementById("capture")?.textContent ?? "null");
@@ -87,15 +89,16 @@ function table(columns, rows, open) {
   if (!rows.length) return element("div", { class: "card empty" }, "Nothing yet. Point a client here: see Connect.");
   const head = element("tr", {}, columns.map(([name, , kind]) => element("th", { class: kind ?? null, scope: "col" }, name)));
   const drawn = (row) => element("tr", open ? { class: "link", tabindex: 0, onclick: () => open(row), onkeydown: (event) => event.key === "Enter" && open(row) } : {}, columns.map(([, cell, kind]) => element("td", { class: kind ?? null }, cell(row))));
-  const body = element("tbody", {}, rows.slice(0, CHUNK).map(drawn));
-  if (rows.length > CHUNK) {
+  let at = Math.min(reached, rows.length);
+  const body = element("tbody", {}, rows.slice(0, at).map(drawn));
+  if (rows.length > at) {
     // The rest is drawn when somebody comes near it.
-    const end = element("tr", {}, element("td", { colspan: columns.length, class: "dim" }, `${count(rows.length - CHUNK)} more`));
+    const end = element("tr", {}, element("td", { colspan: columns.length, class: "dim" }, `${count(rows.length - at)} more`));
     body.append(end);
-    let at = CHUNK;
     const watch = new IntersectionObserver((seen) => {
       if (!seen.some((one) => one.isIntersecting)) return;
       end.before(...rows.slice(at, (at += CHUNK)).map(drawn));
+      reached = Math.max(reached, at);
       end.firstChild.textContent = `${count(Math.max(rows.length - at, 0))} more`;
       if (at >= rows.length) { watch.disconnect(); end.remove(); }
     }, { rootMargin: "800px" });
@@ -258,7 +261,7 @@ function step(by) {
 }
 
 const ORDER = ["live", "sessions", "playground", "workers", "usage", "connect", "settings"];
-window.addEventListener("hashchange", () => { draw(); view.focus(); window.scrollTo(0, 0); });
+window.addEventListener("hashchange", () => { reached = CHUNK; draw(); view.focus(); window.scrollTo(0, 0); });
 window.addEventListener("keydown", (event) => {
   if (event.target.matches("input, textarea, select, dialog *") || event.metaKey || event.ctrlKey || event.altKey) return;
   if (!embedded && event.key >= "1" && event.key <= "7") location.hash = ORDER[Number(event.key) - 1];
