@@ -12,7 +12,6 @@ from typing import Any
 import aiohttp
 import pytest
 
-import turnwire
 from turnwire.engines.interface import GenerateRequest, Generation, Receiver
 from turnwire.gateway.door.keys import hash_key
 from turnwire.gateway.turns.record import TurnRecord
@@ -226,12 +225,3 @@ async def test_what_a_client_left_in_the_middle_is_counted(serve: Serve, api: st
     assert turn.outcome is not None
     assert turn.outcome.usage.output > 0
     assert turn.outcome.usage.output == len(turn.outcome.output_ids)
-
-
-def test_the_record_of_a_turn_is_made_in_one_place() -> None:
-    root = Path(turnwire.__file__).parent
-    made = [path for path in root.rglob("*.py") if "        TurnRecord(\n" in path.read_text(encoding="utf-8")]
-    assert [path.name for path in made] == ["admission.py"]
-    reading = [path for path in root.rglob("gateway/**/*.py") if "expand(" in path.read_text(encoding="utf-8")]
-    # Large bodies are read and expanded beside the event loop, in a room of their own.
-    assert sorted(path.name for path in reading) == ["bodies.py", "decoder.py", "http.py", "pool.py"]
