@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from turnwire.engines.pool.pool import WorkerPool
+from turnwire.engines.spec import SpecError
 from turnwire.gateway.server import GatewayServer
 from turnwire.gateway.settings import Settings, SettingsError
+from turnwire.gateway.setup.addresses import each_address
 from turnwire.gateway.setup.worker_list import apply_engines
 
 from .conftest import Client, Serve
@@ -103,3 +105,22 @@ async def test_readiness_of_one_model(serve: Serve, tmp_path: Path) -> None:
     client = await serve(engine=script(tmp_path, "one"))
     assert (await ask(client, "GET", "/ready", model="test-model")) == (200, {"ready": True})
     assert (await ask(client, "GET", "/ready", model="nope"))[0] == 404
+
+
+async def test_a_name_is_every_address_it_resolves_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def found(host: str, port: int, **_: object) -> list[Any]:
+        if host != "engines.svc":
+            raise OSError(8, "not known")
+        return [(2, 1, 6, "", (address, port)) for address in ("10.0.0.2", "10.0.0.1", "10.0.0.1", "fd00::1")]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", found, raising=False)
+    assert await each_address(("vllm:dns+http://engines.svc:8000", "vllm:http://other:1")) == (
+        "vllm:http://10.0.0.1:8000",
+        "vllm:http://10.0.0.2:8000",
+        "vllm:http://[fd00::1]:8000",
+        "vllm:http://other:1",
+    )
+    with pytest.raises(SpecError, match="nowhere does not resolve"):
+        await each_address(("dns+http://nowhere:1",))
+    with pytest.raises(SpecError, match="a certificate is for a name"):
+        await each_address(("vllm:dns+https://engines.svc",))

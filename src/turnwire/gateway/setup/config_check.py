@@ -12,6 +12,7 @@ from turnwire.engines.spec import SpecError, parse_spec
 from turnwire.gateway.door.keys import Keyring, KeysError
 from turnwire.gateway.hosted.mcp_server import mcp_missing
 from turnwire.gateway.settings import ModelSettings, Settings, ToolSettings
+from turnwire.gateway.setup.addresses import one_address
 from turnwire.gateway.setup.engine_keys import EngineKeyError, engine_key
 from turnwire.parsers import UnknownDialect, dialect_from_flag
 from turnwire.profiles import ProfileError, load_book
@@ -54,7 +55,7 @@ def _model(model: ModelSettings, environ: Mapping[str, str]) -> Iterator[str]:
     kinds = set()
     for spec in model.specs:
         try:
-            kinds.add(parse_spec(spec).kind)
+            kinds.add(parse_spec(one_address(spec)).kind)
         except SpecError as error:
             yield str(error)
     if len(kinds) > 1:

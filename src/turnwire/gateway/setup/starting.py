@@ -26,6 +26,7 @@ from turnwire.engines.pool.router import Router
 from turnwire.engines.spec import CONVERSATION_KINDS, EngineKind, EngineSpec, SpecError, create_engine, parse_spec
 from turnwire.engines.upstream.thinking import Switches
 from turnwire.gateway.settings import ModelSettings, Settings
+from turnwire.gateway.setup.addresses import each_address
 from turnwire.gateway.setup.engine_keys import engine_key
 from turnwire.gateway.setup.routing_policy import find_policy
 from turnwire.gateway.setup.sources import PromptSource, SourceError, find_source
@@ -52,7 +53,7 @@ async def start_engines(
     model: ModelSettings, settings: Settings, book: ProfileBook, progress: Progress | None
 ) -> Started:
     """The started engines of a model as one pool, what they reported, and what its prompts are written with."""
-    specs = [parse_spec(text) for text in model.specs]
+    specs = [parse_spec(text) for text in await each_address(model.specs)]
     start = _Start(model, settings, book, specs)
     await start.find_servers()
     start.check_kinds()

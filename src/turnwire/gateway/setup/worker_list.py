@@ -9,8 +9,9 @@ import logging
 
 from turnwire.engines.interface import EngineError
 from turnwire.engines.pool.pool import Worker, WorkerPool
-from turnwire.engines.spec import parse_spec
+from turnwire.engines.spec import SpecError, parse_spec
 from turnwire.gateway.settings import ModelSettings, Settings
+from turnwire.gateway.setup.addresses import each_address
 from turnwire.gateway.setup.starting import new_engine
 from turnwire.gateway.turns.runtime import ModelRuntime
 
@@ -71,7 +72,11 @@ async def _apply(runtime: ModelRuntime, settings: Settings, model: ModelSettings
     pool = pool_of(runtime)
     # A worker's name has its kind; an address in the file may come without one.
     targets = {parse_spec(worker.name).target: worker.name for worker in pool.workers if not worker.draining}
-    asked = {parse_spec(text).target: text for text in model.specs}
+    try:
+        asked = {parse_spec(text).target: text for text in await each_address(model.specs)}
+    except SpecError as error:
+        log.warning("the workers of %s stay as they are: %s", runtime.id, error)
+        return
     for target, text in asked.items():
         if target not in targets:
             try:
