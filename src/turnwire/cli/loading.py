@@ -24,12 +24,22 @@ class Loading:
         self._what = what
         self._over = threading.Event()
         self._since = time.monotonic()
-        if sys.stderr.isatty():
-            threading.Thread(target=self._tell, daemon=True, name="loading").start()
+        self._begin()
 
-    def _tell(self) -> None:
-        while not self._over.wait(self._EVERY_S):
+    def _begin(self) -> None:
+        if sys.stderr.isatty():
+            threading.Thread(target=self._tell, args=(self._over,), daemon=True, name="loading").start()
+
+    def _tell(self, over: threading.Event) -> None:
+        while not over.wait(self._EVERY_S):
             click.echo(f"  ... {self._what} ({time.monotonic() - self._since:.0f} s)", err=True)
+
+    def resume(self, what: str) -> None:
+        """Something else is waited for: say it at once, and again every few seconds."""
+        self._what, self._over, self._since = what, threading.Event(), time.monotonic()
+        if sys.stderr.isatty():
+            click.echo(f"  {what}", err=True)
+        self._begin()
 
     def stop(self) -> None:
         """Say no more."""

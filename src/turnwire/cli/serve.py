@@ -187,6 +187,7 @@ class _LoadBar:
             self._bars.stop()
             self._bars = None
             self._tasks.clear()
+            self._loading.resume("loading the model")
 
 
 def _is_loopback(host: str) -> bool:
