@@ -11,6 +11,7 @@ COMMANDS = {
     "turn_cost": ("benchmarks.commands.turn_cost", "CPU per short turn behind a long history"),
     "first_token": ("benchmarks.commands.first_token", "time to first token of a 52K prompt"),
     "prefix": ("benchmarks.commands.prefix", "what a stable prefix is worth on a real engine"),
+    "fidelity": ("benchmarks.commands.fidelity", "real clients on real templates: is every turn read again exactly"),
     "lateness": ("benchmarks.commands.lateness", "how late tokens are among 64 paced streams"),
     "loop_pauses": ("benchmarks.commands.loop_pauses", "how long others wait while large bodies arrive"),
     "memory": ("benchmarks.commands.memory", "a thousand paced streams: memory, CPU, lateness"),
@@ -21,6 +22,7 @@ COMMANDS = {
     "scale": ("benchmarks.commands.scale", "what a million sessions need, from the result files"),
     "routing": ("benchmarks.commands.routing", "policies of routing over modelled agents and workers"),
     "read_ahead": ("benchmarks.commands.read_ahead", "what reading the next prompt ahead is worth on a real vLLM"),
+    "soak": ("benchmarks.commands.soak", "hours of mixed work, with curves of memory and descriptors"),
     "figures": ("benchmarks.figures", "write the README's table from the result files"),
 }
 

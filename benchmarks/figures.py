@@ -1,4 +1,4 @@
-"""The tables of figures in README.md and docs/prefix.md, made from the result files.
+"""The tables of figures in README.md, docs/prefix.md and docs/fidelity.md, made from the result files.
 
     python -m benchmarks figures [--check]
 
@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import statistics
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from benchmarks.commands.fidelity import Table
 from benchmarks.commands.prefix import Run
+from benchmarks.fidelity.cells import Cell as FidelityCell
 from benchmarks.measure.results import FOLDER, Result, read, span
 from turnwire.cli.bench.timing import interval
 
 ROOT = Path(__file__).resolve().parents[1]
-README, PREFIX = ROOT / "README.md", ROOT / "docs" / "prefix.md"
+README, PREFIX, FIDELITY = ROOT / "README.md", ROOT / "docs" / "prefix.md", ROOT / "docs" / "fidelity.md"
 BEGIN, END = "<!-- figures: written by `python -m benchmarks figures` -->", "<!-- end of figures -->"
 APIS = ("chat", "messages", "responses")
 # Columns: the name in result files, and the table's.
@@ -105,7 +108,8 @@ def _about(results: dict[str, Result]) -> list[str]:
     named += [f"{name} {version}" for name, version in peers.items()]
     days = sorted({result.taken for result in results.values()})
     machine = next(iter(results.values())).machine
-    where = f"{machine['cores']} cores of a {machine['cpu']} that other work used too, Python {machine['python']}"
+    busy = " that other work used too" if any(float(each.machine["load"]) > 1 for each in results.values()) else ""
+    where = f"{machine['cores']} cores of a {machine['cpu']}{busy}, Python {machine['python']}"
     return [f"{'; '.join(named)}.", f"Taken {_range(days)} on {where}.", "How: [benchmarks](benchmarks/README.md)."]
 
 
@@ -162,8 +166,45 @@ def prefix_block(folder: Path = FOLDER) -> str:
     return "\n".join([*lines, "", about])
 
 
+FEATURES = ("parallel", "interleaved", "restart", "markup")
+SHORT = {"held": "held", "held, one call a turn": "held (1)", "does not think": "–", "no such form": "–"}
+
+
+def fidelity_block(folder: Path = FOLDER) -> str:
+    """The text between the two marks of docs/fidelity.md."""
+    made = msgspec.json.decode((folder / "fidelity.json").read_bytes(), type=Table)
+    clients = list(dict.fromkeys(cell.client for cell in made.table))
+    lines = [f"| family | {' | '.join(clients)} |", "|---|" + "---|" * len(clients)]
+    counts: Counter[str] = Counter()
+    for family in dict.fromkeys(cell.family for cell in made.table):
+        row = {cell.client: cell for cell in made.table if cell.family == family}
+        own = next(iter(row.values())).own_tokenizer
+        lines.append(
+            f"| {family}{'' if own else ' *'} | {' | '.join(_features(row.get(c), counts) for c in clients)} |"
+        )
+    versions = ", ".join(f"{name} {made.clients[name]}" for name in clients)
+    words = ", ".join(f"{word} {count}" for word, count in counts.most_common())
+    return "\n".join([*lines, "", f"Pairs of turns by word: {words}. Clients: {versions}. Taken {made.taken}."])
+
+
+def _features(cell: FidelityCell | None, counts: Counter[str]) -> str:
+    """One client on one family: two calls at once / thoughts between calls / restart / own markup."""
+    if cell is None:
+        return "not run"
+    said = []
+    for feature in FEATURES:
+        word = getattr(cell, feature)
+        short = SHORT.get(word) or ("moved" if word.startswith("moved") else word.partition(":")[0].partition(" in")[0])
+        if feature == "restart" and cell.stored == "held":
+            short = "store"
+        said.append(short)
+        if short != "–":
+            counts[short] += 1
+    return " / ".join(said) + (" !" if cell.problem else "")
+
+
 def main(arguments: list[str]) -> None:
-    for page, made in ((README, block()), (PREFIX, prefix_block())):
+    for page, made in ((README, block()), (PREFIX, prefix_block()), (FIDELITY, fidelity_block())):
         text = page.read_text(encoding="utf-8")
         before, mark, rest = text.partition(BEGIN)
         _, other, after = rest.partition(END)

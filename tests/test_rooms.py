@@ -101,15 +101,3 @@ def test_every_module_says_what_it_promises() -> None:
         said = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
         assert said, path
         assert path.name == "__init__.py" or "Promise: " in said, f"{path}: its docstring has no Promise"
-
-
-@pytest.mark.parametrize(("call", "place"), [("TurnRecord", "turns/admission.py"), ("expand", "door/bodies.py")])
-def test_there_is_one_way_in(call: str, place: str) -> None:
-    """A turn's record is made in one place, and bodies are expanded in one place, whatever the door."""
-    found = [
-        path.relative_to(SOURCE / "gateway").as_posix()
-        for path in sorted((SOURCE / "gateway").rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == call
-    ]
-    assert found == [place]

@@ -7,25 +7,20 @@ cannot become a large one in memory; a damaged or unknown encoding is a failure 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 import brotli  # type: ignore[import-untyped]
 import zstandard
 
 from turnwire.protocols.wire import TurnFailure
 
-__all__ = ["ENCODINGS", "expand", "whole_body"]
+__all__ = ["ENCODINGS", "expand"]
 
 _CHUNK = 64 * 1024
 _MAX_LAYERS = 4
 # The largest window a zstd frame may ask for; it is allocated before the first byte comes out.
 _ZSTD_WINDOW = 128 * 1024 * 1024
 _ZSTD_SLICE = 512
-
-
-def whole_body(chunks: Sequence[bytes], headers: Mapping[str, str], limit: int) -> bytes:
-    """A request's body: its chunks, joined and expanded as its headers say."""
-    return expand(b"".join(chunks), headers.get("content-encoding", ""), limit)
 
 
 def expand(body: bytes, encoding: str, limit: int) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from turnwire.gateway.door.bodies import whole_body
+from turnwire.gateway.door.bodies import expand
 from turnwire.gateway.large_bodies.exchange import (
     Ask,
     Read,
@@ -78,7 +78,7 @@ def serve(wire: socket.socket) -> None:
 
 def _decoded(request: Read, body: bytes) -> Inbound[Any] | None:
     limits = request.limits.wire
-    body = whole_body((body,), request.headers, limits.body_bytes)
+    body = expand(body, request.headers.get("content-encoding", ""), limits.body_bytes)
     if request.api == "responses":
         return _response(body, request, limits)
     if request.api == "chat":

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from turnwire.gateway.door.bodies import whole_body
+from turnwire.gateway.door.bodies import expand
 from turnwire.gateway.door.limits import RequestLimits
 from turnwire.gateway.large_bodies.exchange import (
     ApiName,
@@ -122,7 +122,8 @@ class LargeRequest:
 
     def body(self) -> bytes:
         """The whole body, expanded; this takes its time."""
-        return whole_body(self._chunks, self._headers, self._bodies.limits.wire.body_bytes)
+        encoding = self._headers.get("content-encoding", "")
+        return expand(b"".join(self._chunks), encoding, self._bodies.limits.wire.body_bytes)
 
     async def read(self, api: ApiName, offer: HostedOffer = NOTHING) -> Inbound[Any] | None:
         """The request without its messages; None where what it refers to is needed to understand it."""

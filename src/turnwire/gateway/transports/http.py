@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar
 from starlette.types import Receive, Scope, Send
 
 from turnwire.gateway.apis.api import Api
-from turnwire.gateway.door.bodies import whole_body
+from turnwire.gateway.door.bodies import expand
 from turnwire.gateway.hosted.beginning import Hosting, begin_turn
 from turnwire.gateway.large_bodies.pool import LargeBodies
 from turnwire.gateway.transports.sinks import http_sink
@@ -69,7 +69,7 @@ async def read_arrival(scope: Scope, receive: Receive, limit: int, large_bodies:
     if large_bodies is not None and large_bodies.takes(size, encoding):
         large = large_bodies.request(headers, chunks, size)
         return Arrival(headers=headers, body=b"", started=time.monotonic(), use=use, large=large)
-    body = whole_body(chunks, headers, limit)
+    body = expand(b"".join(chunks), encoding, limit)
     return Arrival(headers=headers, body=body, started=time.monotonic(), use=use)
 
 

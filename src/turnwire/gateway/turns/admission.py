@@ -9,8 +9,6 @@ from __future__ import annotations
 import time
 from typing import Any, Protocol, TypeVar
 
-import msgspec
-
 from turnwire.continuity import Verdict
 from turnwire.gateway.apis.api import Api
 from turnwire.gateway.door.keys import ranked
@@ -45,16 +43,6 @@ class Admitting(Protocol):
         ...
 
 
-class _Shared(msgspec.Struct, frozen=True):
-    """What all turns of a request have in common."""
-
-    api: str
-    tenant: str
-    key: str
-    headers: dict[str, str]
-    body: bytes
-
-
 def refuse_while_draining(gateway: Admitting) -> None:
     """Raise the refusal of a gateway that is about to stop."""
     if gateway.draining:
@@ -81,45 +69,45 @@ async def admit(gateway: Admitting, api: Api[E], arrival: Arrival) -> list[TurnR
         admitted += [
             (inbound.choice(number), runtime, dialect, prompt, verdict, overflow) for number in range(inbound.choices)
         ]
-    shared = _Shared(api.name, arrival.tenant, arrival.key.name, arrival.headers, arrival.body)
-    return [_record(shared, arrival.started, *each) for each in admitted]
+    return [
+        TurnRecord(
+            api=api.name,
+            turn_id=mint(),
+            tenant=arrival.tenant,
+            key=arrival.key.name,
+            started=arrival.started,
+            headers=arrival.headers,
+            body=arrival.body,
+            inbound=inbound,
+            runtime=runtime,
+            dialect=dialect,
+            exact=inbound.prompt is None,
+            prompt=prompt,
+            continuity=verdict,
+            overflow=overflow,
+        )
+        for inbound, runtime, dialect, prompt, verdict, overflow in admitted
+    ]
 
 
 async def admit_round(before: TurnRecord[E], inbound: Inbound[E]) -> TurnRecord[E]:
     """The next round of an answer in which the gateway ran tools: the same request, further on."""
     prompt, verdict = await before.runtime.prepare(inbound, before.tenant)
-    shared = _Shared(before.api, before.tenant, before.key, before.headers, before.body)
-    record = _record(shared, time.monotonic(), inbound, before.runtime, before.dialect, prompt, verdict, None)
-    record.reply = Reply()
-    return record
-
-
-def _record(
-    shared: _Shared,
-    started: float,
-    inbound: Inbound[E],
-    runtime: ModelRuntime,
-    dialect: Dialect,
-    prompt: Prompt,
-    verdict: Verdict,
-    overflow: TurnFailure | None,
-) -> TurnRecord[E]:
-    """The record of one turn; there is no other place that makes one."""
     return TurnRecord(
-        api=shared.api,
+        api=before.api,
         turn_id=mint(),
-        tenant=shared.tenant,
-        key=shared.key,
-        started=started,
-        headers=shared.headers,
-        body=shared.body,
+        tenant=before.tenant,
+        key=before.key,
+        started=time.monotonic(),
+        headers=before.headers,
+        body=before.body,
         inbound=inbound,
-        runtime=runtime,
-        dialect=dialect,
-        exact=inbound.prompt is None,
+        runtime=before.runtime,
+        dialect=before.dialect,
+        exact=before.exact,
         prompt=prompt,
         continuity=verdict,
-        overflow=overflow,
+        reply=Reply(),
     )
 
 
