@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
+from benchmarks.gpu.blocks import BLOCK, PrefixCache
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from benchmarks.gpu.blocks import BLOCK, PrefixCache
 
 SEQUENCES = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 6 * BLOCK), st.integers(1, 9)), max_size=12)
 

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from tests.gateway.conftest import Client, Serve
-from turnwire.prompts.builder import PromptBuilder
+from turnwire.gateway.turns.runtime import ModelRuntime
 from turnwire.prompts.prompt import Prompt
 
 TEMPLATE = Path(__file__).parents[1] / "prompts" / "family_templates" / "nemotron3.jinja"
@@ -187,13 +187,13 @@ async def test_no_thought_enters_another_conversation(
     session: str,
 ) -> None:
     prompts: list[Prompt] = []
-    build = PromptBuilder.build
+    build = ModelRuntime.build
 
-    def watched(self: PromptBuilder, *given: Any) -> Prompt:
-        prompts.append(build(self, *given))
+    async def watched(self: ModelRuntime, *given: Any) -> Prompt:
+        prompts.append(await build(self, *given))
         return prompts[-1]
 
-    monkeypatch.setattr(PromptBuilder, "build", watched)
+    monkeypatch.setattr(ModelRuntime, "build", watched)
     client = await serve(
         {"text": "Harmless.\n</think>\n\nNoted."},
         {"text": THOUGHT + ("Done." if kind == "text" else CALL)},
