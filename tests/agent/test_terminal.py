@@ -251,10 +251,9 @@ async def test_history_several_lines_and_completion(serve: Serve, tmp_path: Path
     client = await serve({"text": "Hm.\n</think>\n\nRead."})
     async with terminal(tmp_path, str(TURNWIRE), "chat", "--url", client.base) as screen:
         await screen.shows("Alt-Enter: new line", "\n>")  # the line where one types is there
-        await screen.tmux("send-keys", "-t", "chat", "-l", "first line")
-        await screen.press("M-Enter")
-        await screen.type("second line\\")
-        await screen.type("third line")
+        for text, key in (("first line", "M-Enter"), ("second line\\", "Enter"), ("third line", "Enter")):
+            await screen.tmux("send-keys", "-t", "chat", "-l", text)
+            await screen.press(key)
         await screen.shows("> first line", "· second line", "Read.")
         await screen.press("/", "h", "i")
         await screen.shows("/history", "what was said so far")
