@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 INSTALL := @$(BIN)/python tools/install.py
+# Tests wait for processes as often as they compute: half as many again as there are cores.
+JOBS   ?= $(shell $(PYTHON) -c 'import os; n = os.cpu_count() or 1; print(n + (n + 1) // 2)')
 # Where big things live: outside the clone, shared by all clones of a user.
 CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwire
 
@@ -48,7 +50,7 @@ serve: $(VENV)/.serve
 	$(BIN)/turnwire serve $(ARGS)
 
 test: $(VENV)/.dev
-	$(BIN)/pytest -n auto --dist worksteal -m "not slow and not browser and not clients and not engines and not ray" $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow and not browser and not clients and not engines and not ray" $(ARGS)
 
 test-slow: $(VENV)/.dev
 	$(BIN)/pytest -n auto --dist worksteal -m slow $(ARGS)

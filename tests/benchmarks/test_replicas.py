@@ -9,6 +9,7 @@ from benchmarks.replicas.storm import storm
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks up processes in /proc")
+@pytest.mark.slow
 async def test_turns_survive_the_death_of_processes(tmp_path: Path) -> None:
     found = await storm(tmp_path, turns=200, workers=3, at_once=8, kills=2)
     assert found.troubles == []

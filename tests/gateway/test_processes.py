@@ -71,6 +71,7 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="lo
 
 
 @needs_proc
+@pytest.mark.slow
 async def test_processes_answer_as_one_gateway(tmp_path: Path) -> None:
     """Responses of one process are continued on another, the operator sees all of them, a killed one is replaced, a
     reload drops no stream, and the end is a drain."""
@@ -127,6 +128,7 @@ async def test_processes_answer_as_one_gateway(tmp_path: Path) -> None:
 
 
 @needs_proc
+@pytest.mark.slow
 async def test_processes_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
     async with gateway(tmp_path, {"text": "x"}) as (parent, _):
         left = children(parent.pid)

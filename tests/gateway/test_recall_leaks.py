@@ -173,7 +173,7 @@ def _cases(kind: str) -> list[str]:
 
 
 @pytest.mark.parametrize("session", ["", "s1"], ids=["no session", "session"])
-@pytest.mark.parametrize("store", ["memory", "sqlite", "redis"])
+@pytest.mark.parametrize("store", ["memory", pytest.param("sqlite", marks=pytest.mark.slow), "redis"])
 @pytest.mark.parametrize("kind", ["text", "call"])
 @pytest.mark.parametrize("api", APIS)
 async def test_no_thought_enters_another_conversation(

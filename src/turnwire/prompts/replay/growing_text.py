@@ -25,13 +25,15 @@ __all__ = ["GrownText", "Rendering", "RenderingCache", "common_items", "grown"]
 
 class GrownText(msgspec.Struct, frozen=True):
     """A text with everything that was found in it. `limit` is where its generation header begins; `digests` name the
-    messages it shows; `starts` count the tokens before each label. `packed` are its ids again, four bytes each."""
+    messages it shows; the tools' names are found before `tools_end`; `starts` count the tokens before each label.
+    `packed` are its ids again, four bytes each."""
 
     text: str
     limit: int
     digests: Sequence[bytes]
     found: list[FoundMessage]
     tools: list[Label]
+    tools_end: int
     missed: list[tuple[int, str]]
     labels: list[Label]
     starts: list[int]
@@ -104,11 +106,12 @@ def grown(
     kept = _kept(base, tokenizer, text, limit, digests, end) if base is not None and start == 0 else 0
     if base is None or kept == 0:
         labelling = label_messages(text, limit, messages, range(start, end))
-        offered, unseen = label_tools(text, limit, tools)
+        offered, unseen, tools_end = label_tools(text, limit, tools)
         found, missed = labelling.found, [*((-1, name) for name in unseen), *labelling.missed]
         labels = labels_of(found, offered, limit, tail=bool(tail), start=start, end=end)
         ids, starts = tokenized(tokenizer, text, labels, literal)
-        return GrownText(text, limit, digests[:end], found, offered, missed, labels, starts, ids, array("I", ids))
+        packed = array("I", ids)
+        return GrownText(text, limit, digests[:end], found, offered, tools_end, missed, labels, starts, ids, packed)
     last = base.found[kept - 1]
     labelling = label_messages(text, limit, messages, range(last.index + 1, end), last.at + 1)
     found = base.found[:kept] + labelling.found
@@ -121,7 +124,7 @@ def grown(
     packed = base.packed[:before]
     packed.extend(ids)
     ids = base.ids[:before] + ids
-    return GrownText(text, limit, digests[:end], found, base.tools, missed, labels, starts, ids, packed)
+    return GrownText(text, limit, digests[:end], found, base.tools, base.tools_end, missed, labels, starts, ids, packed)
 
 
 def _kept(base: GrownText, tokenizer: Tokenizer, text: str, limit: int, digests: Sequence[bytes], end: int) -> int:
@@ -138,7 +141,7 @@ def _kept(base: GrownText, tokenizer: Tokenizer, text: str, limit: int, digests:
     if not kept:
         return 0
     last = base.found[kept - 1]
-    if any(tool.start >= last.start for tool in base.tools):
+    if base.tools_end > last.start:
         return 0
     # What was looked for in vain must not show in what is new, or a look at the whole text would have found it.
     for index, needle in base.missed:

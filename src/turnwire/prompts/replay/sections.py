@@ -57,11 +57,11 @@ def label_messages(
     return Labelling(found, missed)
 
 
-def label_tools(text: str, limit: int, tools: Sequence[Tool]) -> tuple[list[Label], list[str]]:
-    """Where the tools begin, and the names that were looked for in vain."""
+def label_tools(text: str, limit: int, tools: Sequence[Tool]) -> tuple[list[Label], list[str], int]:
+    """Where the tools begin, the names that were looked for in vain, and the end of the last name that was found."""
     found: list[Label] = []
     missed: list[str] = []
-    cursor = 0
+    cursor = end = 0
     for number, tool in enumerate(tools):
         at = text.find(f'"{tool.name}"', cursor, limit)
         if at < 0:
@@ -72,8 +72,9 @@ def label_tools(text: str, limit: int, tools: Sequence[Tool]) -> tuple[list[Labe
             continue
         line = text.rfind("\n", max(cursor, at - _REACH), at) + 1 or at
         cursor = at + 1
+        end = at + len(tool.name)
         found.append(Label("tools", number, line))
-    return found, missed
+    return found, missed, end
 
 
 def labels_of(
