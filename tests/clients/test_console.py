@@ -31,7 +31,8 @@ def page(browser: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize("client", ["claude", "codex"])
 def test_a_real_session_is_followed(serve: Serve, page: Any, client: str, claude: Any, codex: Any) -> None:
-    tool = call("Bash", command="echo hello") if client == "claude" else call("exec_command", cmd="echo hello")
+    slow = "sleep 1.2; echo hello"  # a wait of less than a second is not worth a sentence
+    tool = call("Bash", command=slow) if client == "claude" else call("exec_command", cmd=slow)
     gateway = serve(
         line(thought(LONG), "Let me see.", tool, delay_ms=25),
         line(thought("It is there."), "The command printed hello."),

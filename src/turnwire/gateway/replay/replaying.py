@@ -274,6 +274,9 @@ class _Run:
         else:
             output = list(outcome.output_ids) if outcome is not None else []
             failure = text_differs(name, "end", captured.failure or "", refused) if refused else None
+            if refused and failure is None and captured.answered and not captured.output_ids:
+                why = "it waited for an engine until its stream was opened, and then failed as it does here"
+                return Replayed(turn=captured, skipped=why)
             gone = not captured.answered and captured.redacted
             found = [
                 prompt,
