@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 INSTALL := @$(BIN)/python tools/install.py
-# Tests wait for processes as often as they compute: half as many again as there are cores.
-JOBS   ?= $(shell $(PYTHON) -c 'import os; n = os.cpu_count() or 1; print(n + (n + 1) // 2)')
+# Tests wait for processes as often as they compute: two for each core.
+JOBS   ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 # Where big things live: outside the clone, shared by all clones of a user.
 CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwire
 
