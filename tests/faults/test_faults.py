@@ -199,5 +199,6 @@ async def test_memory_is_back_where_it_was_once_the_storm_is_over(
             tracemalloc.stop()
             logging.disable(logging.NOTSET)
         assert sum(engine.deaths for engine in engines) >= 3
-        # A turn that was kept would be some kilobytes, and there were sixty in between.
-        assert second - first < 20_000, (first, second)
+        # A turn that was kept would be some kilobytes, and there were sixty in between. What routing learns of a
+        # conversation stays, up to a bound of its own: some hundred bytes each.
+        assert second - first < 40_000, (first, second)
