@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
 import os
 import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,41 +23,11 @@ from pathlib import Path
 
 import aiohttp
 from engine_stand_in import story
+from engines.stand_ins import TOKENS, StandIn, kill_now_and_then
 from measure.usage import cpu_seconds, rss_mib
 
 HERE = Path(__file__).parent
 DATA = HERE.parent / "src" / "turnwire" / "prompts" / "data"
-TOKENS = 120
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-class Engine:
-    """An engine process that can be killed."""
-
-    def __init__(self) -> None:
-        self.port = free_port()
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        command = [sys.executable, str(HERE / "engine_stand_in.py"), str(self.port), "--tokens", str(TOKENS)]
-        self.process = subprocess.Popen(command)
-
-    def kill(self) -> None:
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait()
-
-    def wait(self) -> None:
-        for _ in range(400):
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 0.2):
-                return
-            time.sleep(0.05)
-        raise RuntimeError("an engine did not start")
 
 
 class Client:
@@ -116,20 +84,8 @@ class Client:
         return "SILENTLY TRUNCATED"
 
 
-async def chaos(engines: list[Engine], until: float, tally: Counter[str]) -> None:
-    """Kill an engine now and then; start it again a little later."""
-    dice = random.Random(7)
-    while time.monotonic() < until:
-        await asyncio.sleep(dice.uniform(0.3, 1.2))
-        engine = dice.choice(engines)
-        await asyncio.to_thread(engine.kill)
-        tally["engines killed"] += 1
-        await asyncio.sleep(dice.uniform(0.1, 1.0))
-        engine.start()
-
-
 async def run(options: argparse.Namespace) -> bool:
-    engines = [Engine() for _ in range(options.engines)]
+    engines = [StandIn() for _ in range(options.engines)]
     for engine in engines:
         engine.start()
     for engine in engines:
@@ -156,7 +112,11 @@ async def run(options: argparse.Namespace) -> bool:
                 await asyncio.sleep(options.seconds / 4)
                 memory.append(rss_mib(gateway.pid))
 
-        await asyncio.gather(chaos(engines, until, tally), weigh(), *(client.run(until) for client in clients))
+        await asyncio.gather(
+            kill_now_and_then(engines, until, tally, between=(0.3, 1.2), away=(0.1, 1.0)),
+            weigh(),
+            *(client.run(until) for client in clients),
+        )
         for engine in engines:
             engine.wait()
         await asyncio.sleep(2)

@@ -29,13 +29,12 @@ import aiohttp
 import msgspec
 
 from benchmarks.commands.prefix import load_tools
+from benchmarks.engines.stand_ins import TOKENS, StandIn, kill_now_and_then
 from benchmarks.measure.results import FOLDER, machine, today
 from benchmarks.measure.usage import cpu_seconds, rss_mib
-from benchmarks.peers.processes import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "src" / "turnwire" / "prompts" / "data"
-TOKENS = 120
 EVERY = 10.0
 APIS = ("messages", "chat", "responses")
 PATHS = {"messages": "/v1/messages", "chat": "/v1/chat/completions", "responses": "/v1/responses"}
@@ -69,25 +68,6 @@ def story(nonce: str) -> str:
     """What a stand-in says to a nonce, thought and answer in one."""
     words = " ".join(f"{nonce}:{number}" for number in range(TOKENS // 4))
     return f"thinking about {nonce}{words} the end of {nonce}"
-
-
-class StandIn:
-    """An engine process that can be killed."""
-
-    def __init__(self) -> None:
-        self.port = free_port()
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start it; it listens a moment later."""
-        program = str(ROOT / "benchmarks" / "engine_stand_in.py")
-        self.process = subprocess.Popen([sys.executable, program, str(self.port), "--tokens", str(TOKENS)])
-
-    def kill(self) -> None:
-        """End it without a word."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
 
 
 class Client:
@@ -209,18 +189,6 @@ class Client:
         return ("complete", text) if whole == story(nonce) else ("WRONG TEXT AS SUCCESS", "")
 
 
-async def chaos(engines: list[StandIn], until: float, tally: Counter[str]) -> None:
-    """Kill an engine every half minute or so, and start it again."""
-    dice = random.Random(7)
-    while time.monotonic() < until:
-        await asyncio.sleep(dice.uniform(20, 40))
-        engine = dice.choice(engines)
-        await asyncio.to_thread(engine.kill)
-        tally["engines killed"] += 1
-        await asyncio.sleep(dice.uniform(0.5, 3))
-        engine.start()
-
-
 def held(pid: int) -> tuple[int, int]:
     """Threads and file descriptors of a process."""
     status = Path(f"/proc/{pid}/status").read_text()
@@ -291,7 +259,7 @@ async def run(options: argparse.Namespace) -> Soak:
             clients = [Client(number, base, session, tally, options.real) for number in range(options.clients)]
             samples, *_ = await asyncio.gather(
                 watch(session, base, gateway.pid, began, until, tally),
-                chaos(engines, until - 30, tally),
+                kill_now_and_then(engines, until - 30, tally, between=(20, 40), away=(0.5, 3)),
                 *(client.run(until) for client in clients),
             )
         spent = cpu_seconds(gateway.pid)
