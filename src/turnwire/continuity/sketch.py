@@ -14,7 +14,7 @@ from itertools import takewhile
 import msgspec
 
 from turnwire.continuity.causes import Found, opening_marks
-from turnwire.continuity.tracker import BuiltPrompt, packed_ids, turns_before
+from turnwire.continuity.tracker import BuiltPrompt, broken, broken_section, packed_ids, turns_before
 from turnwire.continuity.verdict import Cause, Verdict
 from turnwire.turns import Conversation
 
@@ -141,18 +141,8 @@ def _judged(sketch: Sketch, marks: _Marks, prompt: BuiltPrompt, conversation: Co
         return Verdict(state="held", shared=shared, expected=sketch.end, turn=sketch.turn)
     if not shared and not _related(sketch, opening_marks(conversation)):
         return Verdict(state="first")
-    section = next((each for each in prompt.sections if each.start <= shared < each.end), None)
-    cause, detail = _cause(sketch, prompt, conversation, in_output=shared >= sketch.header)
-    return Verdict(
-        state="broken",
-        shared=shared,
-        expected=sketch.end,
-        section=section.kind if section else None,
-        index=section.index if section else None,
-        cause=cause,
-        detail=detail,
-        turn=sketch.turn,
-    )
+    found = _cause(sketch, prompt, conversation, in_output=shared >= sketch.header)
+    return broken(broken_section(prompt, shared), found, shared=shared, expected=sketch.end, turn=sketch.turn)
 
 
 def _related(sketch: Sketch, now: dict[str, bytes]) -> bool:

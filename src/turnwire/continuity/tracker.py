@@ -16,7 +16,7 @@ from typing import Protocol
 
 import msgspec
 
-from turnwire.continuity.causes import attribute, related
+from turnwire.continuity.causes import Found, attribute, related
 from turnwire.continuity.shared_prefix import shared_prefix
 from turnwire.continuity.verdict import Verdict
 from turnwire.turns import Conversation, Note, TextBlock
@@ -25,6 +25,8 @@ __all__ = [
     "BuiltPrompt",
     "PromptSection",
     "SessionTracker",
+    "broken",
+    "broken_section",
     "packed_ids",
     "session_key",
     "shared_prefix",
@@ -230,8 +232,8 @@ def _judged(match: _Match, prompt: BuiltPrompt, conversation: Conversation) -> V
         return Verdict(state="held", shared=shared, expected=turn.end, turn=turn.name)
     if not related(line.conversation, conversation):
         return Verdict(state="first")
-    section = next((each for each in prompt.sections if each.start <= shared < each.end), None)
-    cause, detail = attribute(
+    section = broken_section(prompt, shared)
+    found = attribute(
         line.conversation,
         conversation,
         section=section.kind if section else None,
@@ -240,15 +242,26 @@ def _judged(match: _Match, prompt: BuiltPrompt, conversation: Conversation) -> V
         notes=prompt.notes,
         ticked=line.stamp != prompt.stamp,
     )
+    return broken(section, found, shared=shared, expected=turn.end, turn=turn.name)
+
+
+def broken_section(prompt: BuiltPrompt, shared: int) -> PromptSection | None:
+    """The part of a prompt in which it no longer is what was expected."""
+    return next((each for each in prompt.sections if each.start <= shared < each.end), None)
+
+
+def broken(section: PromptSection | None, found: Found, *, shared: int, expected: int, turn: str) -> Verdict:
+    """The verdict on a prompt that shares `shared` of `expected` tokens."""
+    cause, detail = found
     return Verdict(
         state="broken",
         shared=shared,
-        expected=turn.end,
+        expected=expected,
         section=section.kind if section else None,
         index=section.index if section else None,
         cause=cause,
         detail=detail,
-        turn=turn.name,
+        turn=turn,
     )
 
 

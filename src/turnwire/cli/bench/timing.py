@@ -22,7 +22,7 @@ _LONGEST_ANSWER = 1 << 22
 
 class Timed(msgspec.Struct):
     """One condition: times to the first token in ms, the first apart; tokens read from the cache and in the prompt; the
-    engine's own part of each time where the engine tells it."""
+    engine's own part of each time where the engine reports it."""
 
     about: str
     cold: float

@@ -1,7 +1,7 @@
 """What the operator's commands ask a running gateway.
 
-Promise: one request per question; a gateway that is not there, or does not let one in, is said in a sentence that tells
-what to change.
+Promise: one request per question; a gateway that is not there, or does not let one in, is reported in a sentence
+that says what to change.
 """
 
 from __future__ import annotations
