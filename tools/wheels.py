@@ -16,7 +16,9 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-EXTRAS = ["", "tokenizers", "agent", "chat", "server", "server,embedded,fast,redis,otel"]
+# Those after "server" add to a server: each is tried with it. Ray is tried by `make test-ray`.
+EXTRAS = ["", "tokenizers", "agent", "chat", "server"]
+EXTRAS += [f"server,{extra}" for extra in ("embedded", "fast", "redis", "otel", "mcp", "vllm-core", "kv-events")]
 PARSER = """
 from turnwire.parsers import Parser, resolve, start_state
 from turnwire.turns import Tool

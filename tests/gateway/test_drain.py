@@ -29,10 +29,11 @@ async def process(folder: Path, line: dict[str, Any], **environment: str) -> Asy
     script = folder / "script.jsonl"
     script.write_text(json.dumps(line) + "\n")
     command = [sys.executable, "-m", "turnwire.cli.main", "serve", "--port", "0", "--model", "m"]
-    command += ["--engine", f"scripted:{script}", "--dialect", "qwen3_coder", "--log-level", "warning"]
-    gateway = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, env=os.environ | environment
-    )
+    command += ["--engine", f"scripted:{script}", "--dialect", "qwen3_coder", "--log-level", "info"]
+    with (folder / "log").open("wb") as log:
+        gateway = await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.PIPE, stderr=log, env=os.environ | environment
+        )
     try:
         assert gateway.stdout is not None
         async with asyncio.timeout(60):
@@ -71,6 +72,7 @@ async def test_a_running_stream_finishes_and_new_turns_are_refused(tmp_path: Pat
         assert b"message_stop" in seen
         async with asyncio.timeout(20):
             assert await gateway.wait() == 0
+    assert "stopped: every turn finished" in (tmp_path / "log").read_text()
 
 
 async def test_what_does_not_finish_in_time_ends_in_an_error(tmp_path: Path) -> None:
@@ -87,6 +89,7 @@ async def test_what_does_not_finish_in_time_ends_in_an_error(tmp_path: Path) -> 
         assert b"message_stop" not in seen
         async with asyncio.timeout(20):
             assert await gateway.wait() == 0
+    assert "stopped: 1 of 1 turns were still running and ended with an error" in (tmp_path / "log").read_text()
 
 
 async def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:

@@ -217,6 +217,11 @@ class GatewayServer(uvicorn.Server):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(gateway.settings.drain_timeout):
                 await gateway.heartbeat.quiet.wait()
+        cut = len(gateway.heartbeat)
         gateway.heartbeat.expire_all("shutdown")
         await gateway.heartbeat.quiet.wait()
+        if cut:
+            log.warning("stopped: %d of %d turns were still running and ended with an error", cut, live)
+        else:
+            log.info("stopped: %s", "every turn finished" if live else "no turn was running")
         self.should_exit = True
