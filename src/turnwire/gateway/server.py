@@ -11,10 +11,11 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 
 import uvicorn
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -34,6 +35,10 @@ __all__ = ["GatewayServer", "run", "server_config"]
 log = logging.getLogger("turnwire.server")
 
 
+class StartInterrupted(Exception):
+    """A signal came before the gateway answered."""
+
+
 def run(
     settings: Settings,
     listener: socket.socket,
@@ -45,7 +50,7 @@ def run(
 ) -> None:
     """Serve until told to stop; `progress` is called as downloads advance, `announce` gets the ready line instead of
     standard output, `siblings` are the other processes of the same gateway. SIGHUP brings
-    the workers to what `reread` says then."""
+    the workers to what `reread` says then. StartInterrupted if the stop comes before the ready line."""
     work = _main(settings, listener, progress, announce or _print, siblings, reread)
     with contextlib.suppress(KeyboardInterrupt):
         if sys.platform != "win32":
@@ -68,7 +73,8 @@ async def _main(
     siblings: Siblings | None,
     reread: Callable[[], Settings] | None,
 ) -> None:
-    runtimes = await assemble_models(settings, progress)
+    with _interruptible():
+        runtimes = await assemble_models(settings, progress)
     gateway = Gateway(settings, runtimes, siblings)
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
@@ -86,6 +92,41 @@ async def _main(
     async with answering(gateway, siblings):
         asyncio.get_running_loop().add_reader(sys.stdin.fileno(), server.orphaned)
         await server.serve(sockets=[listener])
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """A first signal cancels what is begun here; a second one ends the process, whatever its threads still do."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+    asked = False
+
+    def stop() -> None:
+        nonlocal asked
+        if asked:
+            if sys.stderr.isatty():
+                # A progress bar hides the cursor.
+                os.write(sys.stderr.fileno(), b"\x1b[?25h\n")
+            os._exit(130)
+        asked = True
+        task.cancel()
+
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop)
+    except (NotImplementedError, RuntimeError, ValueError):
+        # Windows, or not the main thread: the default handlers stay.
+        yield
+        return
+    try:
+        yield
+    except asyncio.CancelledError:
+        # The handlers stay: closing the loop waits for threads, and a second signal must not raise in the midst of it.
+        if asked:
+            raise StartInterrupted from None
+        raise
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.remove_signal_handler(number)
 
 
 class _CutOnPurpose(logging.Filter):
