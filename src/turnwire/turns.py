@@ -1,6 +1,6 @@
 """The vocabulary of the house: blocks, messages, tools, a conversation, and the ordered events of a turn.
 
-Promise: frozen values, equal by content, no I/O and no clock. Every room speaks only this, and the order of blocks
+Promise: frozen values, equal by content, no I/O and no clock. Every package speaks only this, and the order of blocks
 is always the order in which the model (or the client) wrote them.
 """
 
