@@ -1,6 +1,6 @@
 """The vocabulary of the house: blocks, messages, tools, a conversation, and the ordered events of a turn.
 
-Promise: frozen values, equal by content, no I/O and no clock. Every package speaks only this, and the order of blocks
+Promise: frozen values, equal by content, no I/O and no clock. Every room speaks only this, and the order of blocks
 is always the order in which the model (or the client) wrote them.
 """
 
@@ -16,7 +16,6 @@ __all__ = [
     "BlockDelta",
     "BlockKind",
     "BlockOpened",
-    "CodeRun",
     "Conversation",
     "Event",
     "Finding",
@@ -117,7 +116,7 @@ Block: TypeAlias = TextBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock 
 Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
 
 
-class Message(_Value, frozen=True):
+class Message(_Value, frozen=True, cache_hash=True):
     """One message. Tool results live in messages of role `user` (as on the Anthropic wire), in the order received."""
 
     role: Role
@@ -158,46 +157,30 @@ class ToolChoice(_Value, frozen=True):
 
 class HostedUse(_Value, frozen=True):
     """How a request may use a tool that the gateway runs: `kind` is what the APIs call it, `server` and `tool` where it
-    is run. At most `most` calls; results only from the `allowed` and never from the `blocked` domains. `stores` are
-    the vector stores that are searched, for at most `results` passages."""
+    is run. At most `most` calls; results only from the `allowed` and never from the `blocked` domains."""
 
-    kind: Literal["web_search", "web_fetch", "code_execution", "bash_code_execution", "file_search", "mcp"]
+    kind: Literal["web_search", "web_fetch", "mcp"]
     server: str
     tool: str = ""
     most: int | None = None
     allowed: tuple[str, ...] = ()
     blocked: tuple[str, ...] = ()
-    stores: tuple[str, ...] = ()
-    results: int | None = None
 
 
 class Finding(_Value, frozen=True):
-    """One result of a search: `text` is exactly what the model reads of it. `file` and `score` are those of a passage
-    that was found in a file."""
+    """One result of a search: `text` is exactly what the model reads of it."""
 
     title: str
     url: str
     text: str
     age: str = ""
-    file: str = ""
-    score: float | None = None
-
-
-class CodeRun(_Value, frozen=True):
-    """What a program wrote, and how it ended."""
-
-    stdout: str = ""
-    stderr: str = ""
-    return_code: int = 0
 
 
 class HostedAnswer(_Value, frozen=True):
-    """What a tool that the gateway ran has answered: findings, a text, or a program's `run`; `error` is the code of a
-    failure."""
+    """What a tool that the gateway ran has answered: findings, or a text; `error` is the code of a failure."""
 
     findings: tuple[Finding, ...] = ()
     text: str = ""
-    run: CodeRun | None = None
     error: str = ""
 
 
@@ -293,6 +276,8 @@ class Conversation(_Value, frozen=True):
     @property
     def tools_in_view(self) -> tuple[Tool, ...]:
         """The tools that the model can see: a deferred one counts once a result has loaded it."""
+        if not any(tool.deferred for tool in self.tools):
+            return self.tools
         loaded = {
             name
             for message in self.messages

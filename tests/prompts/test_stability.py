@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from turnwire.conventions import BILLING_PREFIX
+from turnwire.prompts import stability
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.policy import loop_start
 from turnwire.prompts.stability import StabilityOptions, stabilise
@@ -204,3 +207,27 @@ def test_tools_keep_their_order_unless_told_otherwise() -> None:
     assert [tool.name for tool in stable.tools] == ["a", "b"]
     assert list(stable.tools[1].schema) == ["a", "z"]
     assert list(stable.tools[1].schema["a"]) == ["b", "y"]
+
+
+def test_a_conversation_that_is_left_alone_would_come_out_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(7)
+    texts = ("", "Go on.", f"{BILLING_PREFIX} cc_version=2; cch=1;\nBe brief.")
+    tools = ((), (Tool(name="look"),), (Tool(name="late", deferred=True),))
+    left_alone = 0
+    for _ in range(2000):
+        messages = []
+        for _ in range(chance.randrange(1, 7)):
+            role: Role = chance.choice(("system", "developer", "user", "user", "assistant", "assistant"))
+            blocks = [TextBlock(text=chance.choice(texts)) for _ in range(chance.choice((0, 1, 1, 1, 1, 2)))]
+            message = Message(role=role, blocks=tuple(blocks))
+            if role == "user" and chance.random() < 0.3:
+                loaded = chance.choice(((), (), ("late",)))
+                message = Message(role=role, blocks=(ToolResultBlock(call_id="1", references=loaded), *blocks[1:]))
+            messages.append(message)
+        sent = talk(*messages, tools=chance.choice(tools))
+        with monkeypatch.context() as patch:
+            quick = stabilise(sent, PLAIN)
+            patch.setattr(stability, "_is_stable", lambda *_: False)
+            assert quick == stabilise(sent, PLAIN)
+            left_alone += quick[0] is sent
+    assert left_alone > 100

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Literal
 
 import msgspec
@@ -37,6 +38,7 @@ _THOUGHT_MARKS = ("<think>", "</think>")  # those that templates read out of an 
 
 _encode = msgspec.msgpack.Encoder().encode
 _MOST_TOOL_SETS = 256
+_BLOCKS = attrgetter("blocks")
 
 
 class PromptBuilder:
@@ -114,7 +116,7 @@ class PromptBuilder:
         """Assistant messages that hold nothing stay only where a turn is recalled for them: one that only thought, and
         whose client does not send thoughts back."""
         messages = stable.messages
-        if all(message.blocks or message.role != "assistant" for message in messages):
+        if all(map(_BLOCKS, messages)):
             return stable
         known = [self.messages.get(message) for message in messages]
         history = History(
@@ -204,7 +206,9 @@ def _begun(messages: Sequence[Message]) -> str | None:
     return None
 
 
-def _without_thoughts(messages: Sequence[Message], bare: frozenset[int]) -> tuple[Message, ...]:
+def _without_thoughts(messages: tuple[Message, ...], bare: frozenset[int]) -> tuple[Message, ...]:
+    if not bare:
+        return messages
     return tuple(
         Message(role=message.role, blocks=tuple(b for b in message.blocks if not isinstance(b, ReasoningBlock)))
         if position in bare

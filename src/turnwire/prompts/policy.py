@@ -85,7 +85,7 @@ def loop_start(messages: Sequence[Message]) -> int:
     """Where the running tool loop begins: after the last user message that brings no tool results."""
     for position in range(len(messages) - 1, -1, -1):
         message = messages[position]
-        if message.role == "user" and not any(isinstance(block, ToolResultBlock) for block in message.blocks):
+        if message.role == "user" and ToolResultBlock not in map(type, message.blocks):
             return position + 1
     return 0
 
@@ -164,4 +164,4 @@ def _keeps(traits: TemplateTraits) -> bool:
 
 
 def _has_thought(message: Message) -> bool:
-    return any(isinstance(block, ReasoningBlock) for block in message.blocks)
+    return ReasoningBlock in map(type, message.blocks)

@@ -47,6 +47,8 @@ def stabilise(
     """The conversation in its one stable form. `mid_system` says that the template takes system messages anywhere,
     `system` that it takes one at all, `empty_system` that an empty one means something to it."""
     notes: list[Note] = []
+    if system and _is_stable(conversation, options):
+        return conversation, notes
     messages = [_cleaned(message, notes) for message in conversation.messages]
     messages = _without_empty(messages, conversation.messages, empty_system, notes)
     messages = _one_opening(messages)
@@ -57,6 +59,27 @@ def stabilise(
     messages = _ordered_results(messages, notes)
     tools, messages = _tools(conversation.tools, messages, options, notes)
     return msgspec.structs.replace(conversation, messages=tuple(messages), tools=tools), notes
+
+
+def _is_stable(conversation: Conversation, options: StabilityOptions) -> bool:
+    """Whether there is nothing to do, as nearly always: a system text perhaps, then questions or single results and
+    answers by turns. It may say no without need."""
+    before = ""
+    for message in conversation.messages:
+        role, blocks = message.role, message.blocks
+        if not blocks or role == before:
+            return False
+        if role != "assistant":
+            first = blocks[0]
+            if len(blocks) > 1 or role == "developer":
+                return False
+            if isinstance(first, TextBlock):
+                if not first.text or (role != "user" and (before or without_billing(first.text) != first.text)):
+                    return False
+            elif not isinstance(first, ToolResultBlock) or first.references or role != "user":
+                return False
+        before = role
+    return not options.canonical_tools and not any(tool.deferred for tool in conversation.tools)
 
 
 def _cleaned(message: Message, notes: list[Note]) -> Message:

@@ -2,7 +2,7 @@
 
 Promise: `continued` gives what the template writes of the whole conversation, or None where that cannot be seen from a
 part of it. It asks for a template whose history was found fixed when it was probed, and compares what it leaves out
-with what is known wherever both can be seen.
+with what is known: the whole end of the known text once for a conversation, its last exchange each time.
 """
 
 from __future__ import annotations
@@ -10,25 +10,36 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from turnwire.prompts.replay.growing_text import GrownText
 from turnwire.prompts.replay.splicer import TemplateSplicer, Text
 from turnwire.prompts.templates.template import TemplateFailure
 from turnwire.turns import ImageBlock, Message, TextBlock
 
-__all__ = ["continued"]
+__all__ = ["ContinuedText", "continued"]
 
 _FEWEST = 6  # messages; a shorter conversation is rendered as quickly as its end
+
+
+class ContinuedText(msgspec.Struct, frozen=True, gc=False):
+    """The whole text, and where the first question begins in a rendering of the last exchange alone."""
+
+    text: Text
+    shared: int
 
 
 def continued(
     splicer: TemplateSplicer,
     base: GrownText,
+    window: int | None,
     messages: Sequence[Message],
     digests: Sequence[bytes],
     end: int,
     args: Mapping[str, Any],
-) -> Text | None:
-    """The prompt for the turn at `end`, grown from `base`, which ends with a question."""
+) -> ContinuedText | None:
+    """The prompt for the turn at `end`, grown from `base`, which ends with a question. `window` is the place that was
+    found for `base`, if it was grown itself."""
     size = len(base.digests)
     if not _FEWEST <= size < end or list(base.digests) != list(digests[:size]) or not _asks(messages[size - 1]):
         return None
@@ -36,8 +47,13 @@ def continued(
     places = {found.index: found.at for found in base.found[-(size - (start or 0)) :]}
     if start is None or start not in places or size - 1 not in places:
         return None
+    asked = places[size - 1]
     try:
-        before, now = splicer.window(start, size, args).whole, splicer.window(start, end, args)
+        now = splicer.window(start, end, args)
+        exchange = base.text[places[start] : asked]
+        if window is not None and now.whole.startswith(exchange, window):
+            return ContinuedText(Text(base.text[:asked] + now.whole[window + len(exchange) :], now.tail), window)
+        before = splicer.window(start, size, args).whole
     except TemplateFailure:
         return None
     # The earlier question and all after it read the same beside the rest of the conversation and without it ...
@@ -46,10 +62,9 @@ def continued(
     if shared < 0 or before[shared:] != base.text[places[start] :]:
         return None
     # ... and what follows the last question changes nothing before it.
-    asked = places[size - 1]
     if not now.whole.startswith(before[: asked + offset]):
         return None
-    return Text(base.text[:asked] + now.whole[asked + offset :], now.tail)
+    return ContinuedText(Text(base.text[:asked] + now.whole[asked + offset :], now.tail), shared)
 
 
 def _asks(message: Message) -> bool:

@@ -20,7 +20,7 @@ from turnwire.prompts.policy import PromptPlan
 from turnwire.prompts.prompt import Prompt, Recall, RecalledTurn, Section
 from turnwire.prompts.recall.history import History, PrefixDigests
 from turnwire.prompts.replay.assembled import AssembledPrompt
-from turnwire.prompts.replay.continuation import continued
+from turnwire.prompts.replay.continuation import ContinuedText, continued
 from turnwire.prompts.replay.foresight import Foresight
 from turnwire.prompts.replay.growing_text import Rendering, common_items, grown
 from turnwire.prompts.replay.rewriting import in_template_order, rewritten_in_order, rewritten_on
@@ -107,6 +107,7 @@ class Draft:
         self._sizes = [each.size for each in known]
         self._scope: str | None = None
         self._found = _Found({}, settled=False)
+        self._keys: tuple[tuple[int, _SplicedTurn | None], bytes, bytes] | None = None
 
     def look_up(self, recall: Recall | None) -> None:
         """Find the turns that are put in as tokens."""
@@ -327,9 +328,11 @@ class Draft:
         """What the text before the turn at `end` depends on, what all texts of its conversation have in common, and the
         template's switches for it."""
         args = self._args(before)
-        frame = _digest(self._frame, _encode(sorted(args.items())))
-        key, opening = _digest(b"head", frame, self._chain(end)), _digest(b"opening", frame, self._chain(min(end, 2)))
-        return key, opening, args
+        if self._keys is None or self._keys[0] != (end, before):
+            frame = _digest(self._frame, _encode(sorted(args.items())))
+            opening = _digest(b"opening", frame, self._chain(min(end, 2)))
+            self._keys = ((end, before), _digest(b"head", frame, self._chain(end)), opening)
+        return *self._keys[1:], args
 
     def _head(self, end: int, before: _SplicedTurn | None) -> TokenizedText:
         key, opening, args = self._head_keys(end, before)
@@ -341,7 +344,8 @@ class Draft:
         if piece is not None:
             return piece
         noted_before = len(self._notes)
-        text = self._continued(kept, end, args) or self._splicer.head(end, args)
+        grows = self._continued(kept, end, args)
+        text = grows.text if grows is not None else self._splicer.head(end, args)
         whole, literal = self._unmarked(text.whole)
         grown_text = grown(
             kept.text if kept is not None else None,
@@ -354,19 +358,20 @@ class Draft:
             tools=self._tools,
             literal=literal,
         )
-        rendering = Rendering(key, grown_text, text.tail, tuple(dict.fromkeys(self._notes[noted_before:])))
+        notes = tuple(dict.fromkeys(self._notes[noted_before:]))
+        rendering = Rendering(key, grown_text, text.tail, notes, grows.shared if grows is not None else None)
         self._builder.renderings.put(opening, rendering)
         piece = _as_tokenized(rendering)
         self._builder.memory.put(key, msgspec.structs.replace(piece, ids=grown_text.packed, packed=None))
         return piece
 
-    def _continued(self, kept: Rendering | None, end: int, args: Mapping[str, Any]) -> Text | None:
+    def _continued(self, kept: Rendering | None, end: int, args: Mapping[str, Any]) -> ContinuedText | None:
         """The text of a conversation that went on, where a part of it tells the whole."""
         if kept is None or self._shown.marks is not None or not self._traits.fixed_history:
             return None
         before = len(self._notes)
         self._notes.extend(kept.notes)
-        text = continued(self._splicer, kept.text, self._messages, self._digests, end, args)
+        text = continued(self._splicer, kept.text, kept.window, self._messages, self._digests, end, args)
         if text is None:
             del self._notes[before:]
         return text

@@ -52,12 +52,14 @@ class GrownText(msgspec.Struct, frozen=True):
 
 class Rendering(msgspec.Struct, frozen=True):
     """A grown text, the key of all it was rendered from, its generation header (None where it was not looked for) and
-    the notes of its rendering."""
+    the notes of its rendering. `window` is where the first question begins when only the last exchange is rendered;
+    None until such a rendering was compared with the whole text."""
 
     key: bytes
     text: GrownText
     tail: str | None
     notes: tuple[Note, ...]
+    window: int | None = None
 
 
 class RenderingCache:
