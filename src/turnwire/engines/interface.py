@@ -2,7 +2,7 @@
 
 Promise: every adapter behaves the same above this line. `submit` starts a generation and returns at once; the engine
 then calls the receiver from the event loop, in order, and ends with exactly one `done` or one `failed`. `abort` ends
-the engine's work, and no call follows it. No engine's own vocabulary leaks out of this package.
+the engine's work, and no call follows it. No engine's own vocabulary leaks out of this room.
 """
 
 from __future__ import annotations
@@ -213,7 +213,6 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         return f"{told}; queued_ms={self.queued * 1e3:.0f}"
 
 
-@runtime_checkable
 class RoutedReceiver(Receiver, Protocol):
     """A receiver that wants to know where its turn runs."""
 

@@ -162,7 +162,8 @@ class Gateway:
         if turn.continuity.lost:
             log.warning("turn %s: %s", turn.turn_id, sentence(turn.continuity))
         self.journal.add(summary)
-        log.info("%s", summary.line, extra={"turnwire": msgspec.structs.asdict(summary)})
+        if log.isEnabledFor(logging.INFO):
+            log.info("%s", summary.line, extra={"turnwire": msgspec.structs.asdict(summary)})
         if self.recorder is not None:
             self.recorder.write(turn)
         if self.capturing is not None:

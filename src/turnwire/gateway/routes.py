@@ -119,21 +119,29 @@ def _fits(pattern: str, path: str) -> bool:
     )
 
 
-def _rows(path: str) -> list[RouteRow]:
-    return [row for row in ROUTES if _fits(row.path, path)]
+def _first(path: str) -> RouteRow | None:
+    return next((row for row in ROUTES if _fits(row.path, path)), None)
+
+
+_PLAIN = {row.path: _first(row.path) for row in ROUTES if "{" not in row.path}
+
+
+def _row(path: str) -> RouteRow | None:
+    """The first row of a path; a path without a name in it, as those of turns are, is not looked for in the table."""
+    return _PLAIN.get(path) or _first(path)
 
 
 def access_of(path: str) -> Access:
     """Who may use a path; what is not served is for nobody without a key, so that refusals reveal nothing."""
-    rows = _rows(path)
-    return rows[0].access if rows else "inference"
+    row = _row(path)
+    return row.access if row is not None else "inference"
 
 
 def shape_of(path: str) -> Shape:
     """Whose error shape a path answers in; for one that is not served, that of its nearest API."""
-    rows = _rows(path)
-    if rows:
-        return rows[0].errors
+    found = _row(path)
+    if found is not None:
+        return found.errors
     for row in ROUTES:
         if row.errors != "none" and path.startswith(row.path + "/"):
             return row.errors

@@ -75,12 +75,9 @@ def replay(
 
 def _serve(settings: Settings) -> None:
     from turnwire.cli.serve import listen
-    from turnwire.gateway.server import StartInterrupted, run
+    from turnwire.gateway.server import run
 
-    try:
-        run(settings, listen(settings.host, settings.port))
-    except StartInterrupted:
-        sys.exit(130)
+    run(settings, listen(settings.host, settings.port))
 
 
 async def _compare(capture: Capture, settings: Settings, only: str | None) -> int:

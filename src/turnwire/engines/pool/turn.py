@@ -17,7 +17,6 @@ from turnwire.engines.interface import (
     GenerateRequest,
     Generation,
     Receiver,
-    RoutedReceiver,
     TokenBatch,
 )
 from turnwire.engines.pool.after_failure import Attempts
@@ -39,8 +38,7 @@ log = logging.getLogger("turnwire.workers")
 
 class PooledTurn:
     """To the worker's engine the receiver, to whoever submitted the turn the generation. `heard` is set by every sign
-    of life and cleared by the pool's watch, which keeps `silent_since` and how long the silence was when it last led to
-    a doubt (`doubted`)."""
+    of life and cleared by the pool's watch, which keeps `silent_since`."""
 
     def __init__(self, pool: WorkerPool, request: GenerateRequest, receiver: Receiver, blocks: PromptBlocks) -> None:
         self.request = request
@@ -49,7 +47,6 @@ class PooledTurn:
         self.tried: set[Worker] = set()
         self.heard = False
         self.silent_since = 0.0
-        self.doubted = 0.0
         self.waiting_since = 0.0
         self.paused = False
         self.ticket: Ticket[PooledTurn] | None = None
@@ -113,11 +110,13 @@ class PooledTurn:
         worker.active += 1
         self.worker = worker
         now = self._began = self.silent_since = loop.time()
-        self.heard, self.doubted = False, 0.0
+        self.heard = False
         self._load = router.sent(placement, request, self.blocks, id(self), now)
         self._uncached = self._load.prefilling
-        if isinstance(self._receiver, RoutedReceiver):
-            self._receiver.routed(placement.route(len(request.prompt_ids), now - self._arrived))
+        # Asked by the name of its method: the check of a protocol looks at every method of it, for each turn.
+        routed = getattr(self._receiver, "routed", None)
+        if routed is not None:
+            routed(placement.route(len(request.prompt_ids), now - self._arrived))
         self._reserved = self._pool.reserve(request.hints, self._uncached, self._load.expected)
         try:
             self._leg = worker.engine.submit(self._migration.request(), self)

@@ -89,6 +89,8 @@ class UsageLedger:
 
     def check(self, key: Key) -> None:
         """Raise TurnFailure if a key's budget is used up. A turn that began within it may end beyond it."""
+        if key.tokens_per_day is None and key.tokens_per_month is None:
+            return
         now = self._now()
         midnight = datetime(now.year, now.month, now.day, tzinfo=UTC) + timedelta(days=1)
         month_end = (now.replace(day=1) + timedelta(days=32)).replace(day=1, hour=0, minute=0, second=0, microsecond=0)

@@ -24,7 +24,6 @@ __all__ = [
     "JsonLines",
     "Span",
     "TurnSummary",
-    "layout_of",
     "sections_of",
     "spans_of",
     "start_log",
@@ -117,6 +116,7 @@ def summary_of(turn: TurnRecord[Any]) -> TurnSummary:
     assert outcome is not None
     context = turn.inbound.conversation.context
     first = turn.first_token
+    sections, layout = sections_of(turn)
     return TurnSummary(
         turn_id=turn.turn_id,
         at=round(time.time(), 3),
@@ -153,8 +153,8 @@ def summary_of(turn: TurnRecord[Any]) -> TurnSummary:
         pending=turn.route.pending if turn.route is not None else 0,
         queued=round(turn.route.queued, 4) if turn.route is not None else 0.0,
         spans=spans_of(turn),
-        sections=sections_of(turn),
-        layout=layout_of(turn),
+        sections=sections,
+        layout=layout,
     )
 
 
@@ -177,29 +177,27 @@ def spans_of(turn: TurnRecord[Any], now: float | None = None) -> tuple[Span, ...
     return tuple(spans)
 
 
-def sections_of(turn: TurnRecord[Any]) -> dict[str, int]:
-    """The prompt's tokens by the kind of section that they came from."""
+def sections_of(turn: TurnRecord[Any]) -> tuple[dict[str, int], tuple[tuple[str, int], ...]]:
+    """The prompt's tokens by the kind of section that they came from, and its layout: the sections in order, each with
+    its tokens. In the layout neighbours of one kind are one; the middle of a long conversation is one section of kind
+    `more`."""
     sizes: dict[str, int] = {}
+    kinds: list[str] = []
+    counts: list[int] = []
+    last = ""
     for section in turn.prompt.sections:
-        sizes[section.kind] = sizes.get(section.kind, 0) + section.end - section.start
-    return sizes
-
-
-def layout_of(turn: TurnRecord[Any]) -> tuple[tuple[str, int], ...]:
-    """The prompt's sections in order, each with its tokens. Neighbours of one kind are one; the middle of a long
-    conversation is one section of kind `more`."""
-    parts: list[tuple[str, int]] = []
-    for section in turn.prompt.sections:
-        size = section.end - section.start
-        if parts and (parts[-1][0] == section.kind or section.kind == "frame"):
-            parts[-1] = (parts[-1][0], parts[-1][1] + size)
+        kind, size = section.kind, section.end - section.start
+        sizes[kind] = sizes.get(kind, 0) + size
+        if kind == last or (last and kind == "frame"):
+            counts[-1] += size
         elif size:
-            parts.append((section.kind, size))
-    if len(parts) > _MOST_SECTIONS:
-        head, tail = parts[: _MOST_SECTIONS // 2], parts[-_MOST_SECTIONS // 2 :]
-        between = sum(size for _, size in parts[len(head) : -len(tail)])
-        parts = [*head, ("more", between), *tail]
-    return tuple(parts)
+            kinds.append(kind)
+            counts.append(size)
+            last = kind
+    half = _MOST_SECTIONS // 2
+    if len(kinds) > _MOST_SECTIONS:
+        kinds[half:-half], counts[half:-half] = ["more"], [sum(counts[half:-half])]
+    return sizes, tuple(zip(kinds, counts, strict=True))
 
 
 class Journal:

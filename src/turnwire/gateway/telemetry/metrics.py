@@ -34,6 +34,17 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
+class _TurnMeters(msgspec.Struct, frozen=True):
+    """What every turn of one API, model, key and tenant is counted by: the counters with these labels, found once.
+    `tokens` are the kinds of tokens, each with the counters that it goes to."""
+
+    turns: Counter
+    seconds: Histogram
+    key_turns: Counter
+    silence: Counter
+    tokens: tuple[tuple[str, tuple[Counter, ...]], ...]
+
+
 class Metrics:
     """All of a gateway's metrics, in a registry of its own."""
 
@@ -87,7 +98,7 @@ class Metrics:
         )
         self.rescues = Counter(
             "turnwire_rescues_total",
-            "Broken model output that was repaired, by kind.",
+            "Broken model output that was mended, by kind.",
             ["model", "kind"],
             registry=registry,
         )
@@ -111,6 +122,7 @@ class Metrics:
             registry=registry,
         )
         self._tenants: set[str] = set()
+        self._meters: dict[tuple[str, str, str, str, str], _TurnMeters] = {}
         ProcessCollector(registry=registry)
         self.live = Gauge("turnwire_live_turns", "Turns running now.", registry=registry)
         self.waiting = Gauge("turnwire_waiting_turns", "Turns waiting for a worker.", ["model"], registry=registry)
@@ -158,21 +170,22 @@ class Metrics:
         """Count a turn that is over."""
         outcome, model = turn.outcome, summary.model
         assert outcome is not None
-        self.turns.labels(summary.api, model, summary.finish).inc()
-        self.turn_seconds.labels(summary.api, model).observe(summary.seconds)
-        tenant = self._tenant(summary.tenant)
+        meters = self._meters_of(summary, self._tenant(summary.tenant))
+        meters.turns.inc()
+        meters.key_turns.inc()
+        meters.seconds.observe(summary.seconds)
         if summary.first_token is not None:
             self.first_token.labels(model, turn.continuity.state).observe(summary.first_token)
-        for kind in ("prompt", "cached", "output", "reasoning"):
-            self.tokens.labels(model, kind).inc(getattr(outcome.usage, kind))
-            self.tenant_tokens.labels(tenant, model, kind).inc(getattr(outcome.usage, kind))
-            self.key_tokens.labels(summary.key, kind).inc(getattr(outcome.usage, kind))
-        self.key_turns.labels(summary.key).inc()
+        for kind, counters in meters.tokens:
+            if count := getattr(outcome.usage, kind):
+                for counter in counters:
+                    counter.inc(count)
         if summary.lost:
             self.wasted.labels(model, summary.cause).inc(summary.lost)
         if summary.failure is not None:
             self.failures.labels(summary.api, summary.failure).inc()
-        self.silence.labels(model).inc(summary.silence)
+        if summary.silence:
+            meters.silence.inc(summary.silence)
         for seconds in turn.dispatches:
             self.dispatch.labels(summary.api).observe(seconds)
         self._observe_route(turn, model)
@@ -180,6 +193,31 @@ class Metrics:
             self.notes.labels(note.code).inc()
             if note.code.startswith("rescue."):
                 self.rescues.labels(model, note.code.removeprefix("rescue.")).inc()
+
+    def _meters_of(self, summary: TurnSummary, tenant: str) -> _TurnMeters:
+        api, model, key = summary.api, summary.model, summary.key
+        labels = (api, model, key, tenant, summary.finish)
+        meters = self._meters.get(labels)
+        if meters is None:
+            tokens = tuple(
+                (
+                    kind,
+                    (
+                        self.tokens.labels(model, kind),
+                        self.tenant_tokens.labels(tenant, model, kind),
+                        self.key_tokens.labels(key, kind),
+                    ),
+                )
+                for kind in ("prompt", "cached", "output", "reasoning")
+            )
+            meters = self._meters[labels] = _TurnMeters(
+                self.turns.labels(api, model, summary.finish),
+                self.turn_seconds.labels(api, model),
+                self.key_turns.labels(key),
+                self.silence.labels(model),
+                tokens,
+            )
+        return meters
 
     def _observe_route(self, turn: TurnRecord[Any], model: str) -> None:
         """Count where a turn went, and compare what its worker was believed to hold with what it reported. Where other

@@ -39,11 +39,14 @@ class Extensions(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(sampling, temperature=0.0) if self.greedy else sampling
 
 
+_NONE = Extensions()
+
+
 def read_extensions(fields: Fields) -> Extensions:
     """The extensions of a request."""
     wire = fields.object("nvext")
     if wire is None:
-        return Extensions()
+        return _NONE
     return Extensions(
         hints=_read_hints(wire.get("agent_hints")),
         thinking_budget=whole(wire.get("max_thinking_tokens"), "nvext.max_thinking_tokens", 1),

@@ -6,6 +6,7 @@ field's own path; a field without a row in the API's table cannot be read, and i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -45,18 +46,21 @@ class Fields:
 
     def has(self, name: str) -> bool:
         """Whether the request has the field, and not as null."""
-        self._row(name)
-        return name in self._raw
+        return self.raw(name) is not None
 
     def raw(self, name: str) -> msgspec.Raw | None:
         """A field's JSON as it was sent, for a reader of its own."""
-        self._row(name)
+        self._known(name)
         return self._raw.get(name)
 
     def value(self, name: str) -> Any:
         """A field's value, whatever it is; None where it is absent."""
-        self._row(name)
-        return self._value(name)
+        self._known(name)
+        return self._value(name) if name in self._raw else None
+
+    def sent(self, names: Iterable[str]) -> list[str]:
+        """Those of the names that the request has."""
+        return [name for name in names if name in self._raw]
 
     def text(self, name: str) -> str | None:
         """A text."""
@@ -175,20 +179,14 @@ class Fields:
     def _asks(self, name: str, row: Field) -> bool:
         return not row.quiet or self._value(name) not in row.quiet
 
-    def _row(self, name: str) -> Field:
-        row = self._table.get(name)
-        if row is None:
+    def _known(self, name: str) -> None:
+        if name not in self._table:
             raise LookupError(f"the field {name!r} has no row in the table of its API")
-        return row
 
     def _value(self, name: str) -> Any:
         if name in self._values:
             return self._values[name]
-        raw = self._raw.get(name)
-        value = None
-        if raw is not None:
-            value = any_value(raw, name, self.limits.depth)
-        self._values[name] = value
+        value = self._values[name] = any_value(self._raw[name], name, self.limits.depth)
         return value
 
 

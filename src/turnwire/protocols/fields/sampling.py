@@ -34,7 +34,7 @@ def read_sampling(
     logit_bias: dict[str, float] | None = None,
 ) -> Sampling:
     """The sampling wishes. How long, until where and with which log probabilities differs by API."""
-    numbers = {name: fields.number(name, *bounds) for name, bounds in _BOUNDS.items()}
+    numbers = {name: fields.number(name, *_BOUNDS[name]) for name in fields.sent(_BOUNDS)}
     return Sampling(
         max_tokens=max_tokens,
         top_k=fields.whole("top_k", -1),

@@ -1,1 +1,0 @@
-"""Sessions that a harness wrote down itself, as captured turns."""
