@@ -22,6 +22,7 @@ COMMANDS = {
     "scale": ("benchmarks.commands.scale", "what a million sessions need, from the result files"),
     "routing": ("benchmarks.commands.routing", "policies of routing over modelled agents and workers"),
     "read_ahead": ("benchmarks.commands.read_ahead", "what reading the next prompt ahead is worth on a real vLLM"),
+    "observing": ("benchmarks.observing", "what an open console and capture cost"),
     "soak": ("benchmarks.commands.soak", "hours of mixed work, with curves of memory and descriptors"),
     "figures": ("benchmarks.figures", "write the README's table from the result files"),
 }

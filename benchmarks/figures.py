@@ -1,4 +1,4 @@
-"""The tables of figures in README.md, docs/prefix.md and docs/fidelity.md, made from the result files.
+"""The tables of figures in README.md and on pages of docs/, made from the result files.
 
     python -m benchmarks figures [--check]
 
@@ -21,10 +21,12 @@ from benchmarks.commands.fidelity import Table
 from benchmarks.commands.prefix import Run
 from benchmarks.fidelity.cells import Cell as FidelityCell
 from benchmarks.measure.results import FOLDER, Result, read, span
+from benchmarks.observing import block as observing_block
 from turnwire.cli.bench.timing import interval
 
 ROOT = Path(__file__).resolve().parents[1]
 README, PREFIX, FIDELITY = ROOT / "README.md", ROOT / "docs" / "prefix.md", ROOT / "docs" / "fidelity.md"
+CAPTURE = ROOT / "docs" / "capture.md"
 BEGIN, END = "<!-- figures: written by `python -m benchmarks figures` -->", "<!-- end of figures -->"
 APIS = ("chat", "messages", "responses")
 # Columns: the name in result files, and the table's.
@@ -204,7 +206,8 @@ def _features(cell: FidelityCell | None, counts: Counter[str]) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    for page, made in ((README, block()), (PREFIX, prefix_block()), (FIDELITY, fidelity_block())):
+    pages = {README: block(), PREFIX: prefix_block(), FIDELITY: fidelity_block(), CAPTURE: observing_block()}
+    for page, made in pages.items():
         text = page.read_text(encoding="utf-8")
         before, mark, rest = text.partition(BEGIN)
         _, other, after = rest.partition(END)

@@ -9,6 +9,7 @@ Promise: each cell is a virtual environment of its own with nothing but the whee
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,9 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-EXTRAS = ["", "tokenizers", "agent", "chat", "server", "server,embedded,fast,redis,otel"]
+# Those after "server" add to a server: each is tried with it. Ray is tried by `make test-ray`.
+EXTRAS = ["", "tokenizers", "agent", "chat", "server"]
+EXTRAS += [f"server,{extra}" for extra in ("embedded", "fast", "redis", "otel", "mcp", "vllm-core", "kv-events")]
 PARSER = """
 from turnwire.parsers import Parser, resolve, start_state
 from turnwire.turns import Tool
@@ -59,20 +62,20 @@ def served(python: Path, folder: Path, port: int) -> subprocess.Popen[str]:
     return server
 
 
-def _found(version: str) -> str:
-    """The interpreter of a version: on the PATH, or one that pyenv keeps."""
+def _found(version: str) -> str | None:
+    """The interpreter of a version: one that pyenv keeps, or on the PATH."""
     kept = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
-    return str(kept[-1]) if kept else version
+    return str(kept[-1]) if kept else shutil.which(f"python{version}")
 
 
-def cell(version: str, extra: str, wheel: Path, url: str, port: int) -> tuple[str, str]:
+def cell(interpreter: str, extra: str, wheel: Path, url: str, port: int) -> tuple[str, str]:
     """One environment: how long it took to install, and what worked in it."""
     with tempfile.TemporaryDirectory(prefix="wheel-") as name:
         folder = Path(name)
         python = folder / "venv" / "bin" / "python"
         started = time.monotonic()
         uv = [sys.executable, "-m", "uv", "--quiet"]
-        subprocess.run([*uv, "venv", "--python", _found(version), str(folder / "venv")], check=True)  # noqa: S603
+        subprocess.run([*uv, "venv", "--python", interpreter, str(folder / "venv")], check=True)  # noqa: S603
         what = f"{wheel}[{extra}]" if extra else str(wheel)
         done = subprocess.run(  # noqa: S603
             [*uv, "pip", "install", "--python", str(python), what], capture_output=True, text=True
@@ -111,8 +114,12 @@ def main(versions: list[str]) -> int:
             print(f"{wheel.name}\n\n| Python | extra | installed in | what worked |\n|---|---|---|---|", flush=True)
             bad = 0
             for version in versions:
+                interpreter = _found(version)
+                if interpreter is None:
+                    print(f"| {version} | | | not tried: no such Python on this machine |", flush=True)
+                    continue
                 for extra in EXTRAS:
-                    seconds, worked = cell(version, extra, wheel, "http://127.0.0.1:8760", 8761)
+                    seconds, worked = cell(interpreter, extra, wheel, "http://127.0.0.1:8760", 8761)
                     bad += "NO " in worked or not seconds
                     print(f"| {version} | {extra or 'bare'} | {seconds} | {worked} |", flush=True)
         finally:

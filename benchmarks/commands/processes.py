@@ -1,10 +1,12 @@
-"""Tokens a second against the number of processes: `turnwire serve --workers N`, saturated by 64 streams.
+"""Tokens a second against the number of processes: `turnwire serve --workers N`, saturated by 64 streams each.
 
-    python -m benchmarks processes [--processes 1,2] [--rounds 3] [--save] [--svg docs/images/processes.svg]
+    python -m benchmarks processes [--processes 1,2] [--engines 1] [--loads 1] [--seconds 4] [--rounds 3] [--save]
+                                   [--svg docs/images/processes.svg]
 
 The engine and the load generator are C programs that need little, but they run on the same cores: with as many
-processes as cores, they share with them. CPU per token says what a core of one's own gives, whatever else the machine
-does.
+processes as cores, they share with them. On a machine with many cores, one of each is soon the slowest part:
+`--engines` and `--loads` start more of them. The last column says how busy the busiest load generator was; CPU per
+token says what a core of one's own gives, whatever else the machine does.
 """
 
 from __future__ import annotations
@@ -19,24 +21,33 @@ from benchmarks.measure.session import Session, options
 from benchmarks.peers import gateways
 
 STREAMS = 64
-CASE = "saturated, 64 streams"
+CASE = "saturated"
 
 
 def main(arguments: list[str]) -> None:
     parser = options(__doc__, 3)
     parser.set_defaults(apis="chat")
     parser.add_argument("--processes", default="1,2", help="comma-separated")
+    parser.add_argument("--engines", type=int, default=1, help="engine processes of each gateway")
+    parser.add_argument("--loads", type=int, default=1, help="load generators")
+    parser.add_argument("--seconds", type=float, default=4.0, help="how long is counted")
     parser.add_argument("--svg", type=Path, help="draw the result here")
     chosen = parser.parse_args(arguments)
     counts = [int(count) for count in chosen.processes.split(",")]
-    starts = [(_name(count), partial(gateways.turnwire, flags=("--workers", str(count)))) for count in counts]
+    many = {_name(count): count for count in counts}
+    starts = [
+        (name, partial(gateways.turnwire, flags=("--workers", str(count)), engines=chosen.engines))
+        for name, count in many.items()
+    ]
     with Session("processes", chosen, list(starts)) as session:
         request = {api: body(api, [Said("user", "Write the ledger module.")]) for api in session.apis}
         session.playbook.play("mixed", 0)
         for number, api, gateway in session.turns():
+            count = many[gateway.name]
             if number == 0:
-                generator.turns(gateway, api, request[api], 8, 8, "gateway")
-            load = generator.turns(gateway, api, request[api], STREAMS, 4 * STREAMS, "gateway")
+                generator.turns(gateway, api, request[api], 8 * count, 16 * count, "gateway")
+            each = max(1, STREAMS * count // chosen.loads)
+            load = generator.windows(gateway, api, request[api], each, 1.0, chosen.seconds, "gateway", chosen.loads)
             session.add(
                 gateway,
                 api,
@@ -45,6 +56,7 @@ def main(arguments: list[str]) -> None:
                 cpu_us=load.each,
                 cores=load.cpu / load.counted.seconds,
                 rss_mib=load.rss,
+                busiest_load=load.counted.cpu_s / (load.counted.seconds + 1.0),
             )
         result = session.finish("tokens_per_s", "tokens a second")
     if chosen.svg is not None:

@@ -3,8 +3,8 @@
     python -m benchmarks replicas [--turns 10000] [--workers 3] [--kills 20] [--redis-kills 0] [--save]
 
 Every answer is checked by the marks that the engine put at its beginning and end, and every pair of turns in a tool
-loop by the tokens that the engine read. Exits with 1 where a turn was lost, doubled or truncated, or a prefix did not
-hold.
+loop by the tokens that the engine read. Exits with 1 where a turn was lost, doubled or truncated, a prefix did not
+hold, or a verdict was wrong.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def main(arguments: list[str]) -> None:
     for trouble in troubles[:20]:
         print("!", trouble)
     if chosen.save:
-        case = f"{chosen.workers} processes, {found.kills} killed"
+        case = f"{chosen.workers} processes, {found.kills} killed, Redis {found.redis_kills} times"
         figures = {name: [float(value)] for name, value in shown.items() if isinstance(value, int | float)}
         figures |= {f"verdict_{name}": [float(count)] for name, count in found.verdicts.items()}
         about = {"turnwire": {"version": commit(), "wire": "HTTP"}}
         cell = Cell("turnwire", "all", case, figures)
         print("written:", save(Result("replicas", today(), machine(), about, [cell])))
-    wrong = found.lost or found.doubled or found.truncated or found.held + found.away < found.pairs
+    wrong = found.lost or found.doubled or found.truncated or found.held < found.pairs or found.misjudged
     sys.exit(1 if wrong else 0)

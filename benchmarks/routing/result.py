@@ -1,9 +1,10 @@
-"""The result file of a run: results/routing.json."""
+"""The result files: results/routing.json of the simulation, results/routing_index.json of the index."""
 
 from __future__ import annotations
 
 import msgspec
 
+from benchmarks.routing.index_cost import IndexCost
 from benchmarks.routing.simulation import Outcome
 
 
@@ -14,18 +15,6 @@ class FanOut(msgspec.Struct):
     prefix_reads: float
 
 
-class Decisions(msgspec.Struct):
-    """What a decision costs: 64 workers whose caches hold so many blocks in all, a prompt of so many tokens."""
-
-    workers: int
-    blocks: int
-    prompt: int
-    hash_ms: float
-    walk_ms: float
-    choose_ms: float
-    index_mib: float
-
-
 class Run(msgspec.Struct):
     """A result file."""
 
@@ -33,4 +22,11 @@ class Run(msgspec.Struct):
     agents_per_worker: int
     outcomes: dict[str, list[Outcome]]
     fan_out: dict[str, FanOut]
-    decisions: Decisions
+
+
+class IndexRun(msgspec.Struct):
+    """A result file of the index."""
+
+    taken: str
+    machine: dict[str, str | int | float]
+    sizes: list[IndexCost]

@@ -1,4 +1,4 @@
-"""Conventions of vendors and harnesses that more than one room needs: efforts, raw tool input, call ids, billing lines.
+"""Conventions of vendors and harnesses that several packages need: efforts, raw tool input, call ids, billing lines.
 
 Promise: tables and pure functions; each convention is defined here and nowhere else.
 """

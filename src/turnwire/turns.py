@@ -1,6 +1,6 @@
 """The vocabulary of the house: blocks, messages, tools, a conversation, and the ordered events of a turn.
 
-Promise: frozen values, equal by content, no I/O and no clock. Every room speaks only this, and the order of blocks
+Promise: frozen values, equal by content, no I/O and no clock. Every package speaks only this, and the order of blocks
 is always the order in which the model (or the client) wrote them.
 """
 
@@ -16,6 +16,7 @@ __all__ = [
     "BlockDelta",
     "BlockKind",
     "BlockOpened",
+    "CodeRun",
     "Conversation",
     "Event",
     "Finding",
@@ -157,30 +158,46 @@ class ToolChoice(_Value, frozen=True):
 
 class HostedUse(_Value, frozen=True):
     """How a request may use a tool that the gateway runs: `kind` is what the APIs call it, `server` and `tool` where it
-    is run. At most `most` calls; results only from the `allowed` and never from the `blocked` domains."""
+    is run. At most `most` calls; results only from the `allowed` and never from the `blocked` domains. `stores` are
+    the vector stores that are searched, for at most `results` passages."""
 
-    kind: Literal["web_search", "web_fetch", "mcp"]
+    kind: Literal["web_search", "web_fetch", "code_execution", "bash_code_execution", "file_search", "mcp"]
     server: str
     tool: str = ""
     most: int | None = None
     allowed: tuple[str, ...] = ()
     blocked: tuple[str, ...] = ()
+    stores: tuple[str, ...] = ()
+    results: int | None = None
 
 
 class Finding(_Value, frozen=True):
-    """One result of a search: `text` is exactly what the model reads of it."""
+    """One result of a search: `text` is exactly what the model reads of it. `file` and `score` are those of a passage
+    that was found in a file."""
 
     title: str
     url: str
     text: str
     age: str = ""
+    file: str = ""
+    score: float | None = None
+
+
+class CodeRun(_Value, frozen=True):
+    """What a program wrote, and how it ended."""
+
+    stdout: str = ""
+    stderr: str = ""
+    return_code: int = 0
 
 
 class HostedAnswer(_Value, frozen=True):
-    """What a tool that the gateway ran has answered: findings, or a text; `error` is the code of a failure."""
+    """What a tool that the gateway ran has answered: findings, a text, or a program's `run`; `error` is the code of a
+    failure."""
 
     findings: tuple[Finding, ...] = ()
     text: str = ""
+    run: CodeRun | None = None
     error: str = ""
 
 

@@ -8,9 +8,9 @@ import msgspec
 from benchmarks.commands import read_ahead
 from benchmarks.commands.routing import fan_out, simulated
 from benchmarks.measure.results import FOLDER
-from benchmarks.routing.page import figures, picture
+from benchmarks.routing.page import figures, index_figures, picture
 from benchmarks.routing.policies import POLICIES
-from benchmarks.routing.result import Run
+from benchmarks.routing.result import IndexRun, Run
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,6 +32,11 @@ def test_the_page_and_the_picture_say_what_the_result_file_says() -> None:
     run = msgspec.json.decode((FOLDER / "routing.json").read_bytes(), type=Run)
     assert figures(run) in (ROOT / "docs" / "routing.md").read_text("utf-8")
     assert picture(run) == (ROOT / "docs" / "images" / "routing.svg").read_text("utf-8")
+
+
+def test_the_page_says_what_the_index_costs() -> None:
+    run = msgspec.json.decode((FOLDER / "routing_index.json").read_bytes(), type=IndexRun)
+    assert index_figures(run) in (ROOT / "docs" / "routing.md").read_text("utf-8")
 
 
 def test_the_page_says_what_reading_ahead_gave() -> None:

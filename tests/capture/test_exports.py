@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnwire.capture.format import CapturedTurn, DoneStep, TokenStep, encode_line
+from turnwire.capture.parquet import parquet_file
 from turnwire.capture.reading import Capture
-from turnwire.capture.samples import samples
+from turnwire.capture.request_trace import request_trace
+from turnwire.capture.samples import Sample, samples
 from turnwire.capture.timelines import otlp_spans, perfetto_trace
 from turnwire.capture.trajectories import trajectories
 from turnwire.cli.main import main
@@ -152,6 +154,45 @@ async def test_a_perfetto_trace_has_sessions_turns_and_tool_waits(folder: Path) 
     assert all(event["dur"] > 0 for event in slices)
 
 
+async def test_dynamos_trace_has_what_its_replay_needs_and_nothing_that_was_said(folder: Path) -> None:
+    turns = load_capture(str(folder)).turns
+    records = list(request_trace(turns, block=16))
+    ended = [record for record in records if record["event_type"] == "request_end"]
+    assert [record["request"]["request_id"] for record in ended] == [one.turn_id for one in turns]
+    for record, one in zip(ended, turns, strict=True):
+        request, replay = record["request"], record["request"]["replay"]
+        assert record["schema"] == "dynamo.request.trace.v1"
+        assert record["agent_context"]["session_id"]
+        assert replay["input_length"] == len(one.prompt.ids)
+        assert len(replay["input_sequence_hashes"]) == -(-len(one.prompt.ids) // 16)
+        assert all(0 <= value < 1 << 64 for value in replay["input_sequence_hashes"])
+        assert request["request_received_ms"] <= record["event_time_unix_ms"]
+        assert request["output_tokens"] > 0
+    # Of a session that kept its prefix, each prompt's hashes begin with those of the one before, as its blocks do.
+    first, second = (record["request"]["replay"]["input_sequence_hashes"] for record in ended[:2])
+    whole = len(turns[0].prompt.ids) // 16
+    assert second[:whole] == first[:whole]
+    assert len(set(second)) == len(second)
+    calls = ended[0]["request"]["finish_reason_metadata"]["tool_calls"]
+    tools = [record["tool"] for record in records if record["event_type"] == "tool_end"]
+    assert [tool["tool_call_id"] for tool in tools[:2]] == [call["id"] for call in calls]
+    assert "What is in /a" not in json.dumps(records)
+    assert list(request_trace([turn("b", prompt=[1, -1], output=[3])])) == []
+
+
+async def test_parquet_holds_the_same_samples(folder: Path, tmp_path: Path) -> None:
+    parquet = pytest.importorskip(
+        "pyarrow.parquet", reason="pyarrow is not installed (pip install 'turnwire[parquet]')"
+    )
+    made = list(samples(load_capture(str(folder)).turns, {"test-model": "k"}))
+    scored = msgspec.structs.replace(made[0], logprobs=[None, -0.1, *[0.0] * (len(made[0].ids) - 2)])
+    target = tmp_path / "samples.parquet"
+    target.write_bytes(parquet_file([scored, *made[1:]]))
+    table = parquet.read_table(target)
+    assert msgspec.convert(table.to_pylist(), list[Sample]) == [scored, *made[1:]]
+    assert table.schema.metadata[b"format"] == b"turnwire.samples.v1"
+
+
 def _run(*arguments: str) -> str:
     ran = CliRunner().invoke(main, list(arguments), catch_exceptions=False)
     assert ran.exit_code == 0, ran.output
@@ -171,6 +212,7 @@ async def test_the_commands(folder: Path, tmp_path: Path) -> None:
     await run("export", "atif", str(folder), "-o", str(tmp_path / "a.jsonl"))
     await run("export", "perfetto", str(folder), "-o", str(tmp_path / "p.json"))
     await run("export", "otel", str(folder), "-o", str(tmp_path / "o.json"))
+    assert "9 requests; 0 left out" in await run("export", "dynamo", str(folder), "-o", str(tmp_path / "d.jsonl"))
     page = str(tmp_path / "t.html")
     assert "9 turns" in await run("trace", str(folder), "-o", page)
     html = _read(page)

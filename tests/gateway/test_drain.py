@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 BODY = {
     "model": "m",
@@ -29,10 +30,11 @@ async def process(folder: Path, line: dict[str, Any], **environment: str) -> Asy
     script = folder / "script.jsonl"
     script.write_text(json.dumps(line) + "\n")
     command = [sys.executable, "-m", "turnwire.cli.main", "serve", "--port", "0", "--model", "m"]
-    command += ["--engine", f"scripted:{script}", "--dialect", "qwen3_coder", "--log-level", "warning"]
-    gateway = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, env=os.environ | environment
-    )
+    command += ["--engine", f"scripted:{script}", "--dialect", "qwen3_coder", "--log-level", "info"]
+    with (folder / "log").open("wb") as log:
+        gateway = await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.PIPE, stderr=log, env=os.environ | environment
+        )
     try:
         assert gateway.stdout is not None
         async with asyncio.timeout(60):
@@ -71,6 +73,7 @@ async def test_a_running_stream_finishes_and_new_turns_are_refused(tmp_path: Pat
         assert b"message_stop" in seen
         async with asyncio.timeout(20):
             assert await gateway.wait() == 0
+    assert "stopped: every turn finished" in (tmp_path / "log").read_text()
 
 
 async def test_what_does_not_finish_in_time_ends_in_an_error(tmp_path: Path) -> None:
@@ -87,6 +90,7 @@ async def test_what_does_not_finish_in_time_ends_in_an_error(tmp_path: Path) -> 
         assert b"message_stop" not in seen
         async with asyncio.timeout(20):
             assert await gateway.wait() == 0
+    assert "stopped: 1 of 1 turns were still running and ended with an error" in (tmp_path / "log").read_text()
 
 
 async def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
@@ -107,3 +111,26 @@ async def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
         with suppress(aiohttp.ClientError):
             seen += await answer.read()
         assert b"message_stop" not in seen
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+async def test_a_signal_before_the_gateway_answers_ends_the_start_with_a_sentence(tmp_path: Path, signals: int) -> None:
+    asked = asyncio.Event()
+
+    async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(never_answer, "127.0.0.1", 0) as silent:
+        engine = f"vllm:http://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+        command = [sys.executable, "-m", "turnwire", "serve", "--port", "0", "--engine", engine]
+        gateway = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+        async with asyncio.timeout(60):
+            await asked.wait()
+            for _ in range(signals):
+                gateway.send_signal(signal.SIGINT)
+            _, log = await gateway.communicate()
+    assert gateway.returncode == 130
+    assert b"Traceback" not in log
+    assert signals == 2 or b"Stopped before the gateway answered." in log

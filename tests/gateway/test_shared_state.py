@@ -15,6 +15,7 @@ import pytest
 from tests.gateway.conftest import Client, Serve
 from turnwire.gateway.door.keys import Key, hash_key
 from turnwire.gateway.door.shared_limits import SharedLimits
+from turnwire.gateway.stores.outage import Outage
 from turnwire.gateway.stores.responses import ResponseStore
 
 KEY = "a seal key of the test's own"
@@ -203,6 +204,7 @@ async def test_what_needs_no_store_is_served_without_one(
 ) -> None:
     from turnwire.gateway.stores.store_redis import RedisStore
 
+    monkeypatch.setattr(Outage, "GRACE_S", 0)
     monkeypatch.setattr(RedisStore, "ANSWER_S", 0.3)
     monkeypatch.setattr(RedisStore, "PAUSE_S", 0.05)
     url, server = frail

@@ -9,11 +9,19 @@ from typing import Any
 import pytest
 from openai.types import completion_create_params, embedding_create_params
 from openai.types.chat import completion_create_params as chat_create_params
-from openai.types.responses import response_create_params
+from openai.types.responses import (
+    CustomToolParam,
+    FileSearchToolParam,
+    FunctionToolParam,
+    WebSearchToolParam,
+    response_create_params,
+)
+from openai.types.responses.tool_param import CodeInterpreter, Mcp
 
 from turnwire.protocols import anthropic, chat, completions, embeddings, responses
 from turnwire.protocols.context import AgentHints
 from turnwire.protocols.fields.extensions import Extensions, read_extensions
+from turnwire.protocols.fields.members import MEMBERS
 from turnwire.protocols.fields.reader import Fields
 from turnwire.protocols.fields.table import CHAT, COMPLETIONS, EMBEDDINGS, MESSAGES, RESPONSES, TABLES, FieldTable
 from turnwire.protocols.limits import Limits
@@ -173,3 +181,44 @@ def test_extensions_shape_the_turn_on_every_api() -> None:
     ):
         assert (conversation.context.priority, conversation.thinking.budget) == (7, 50)
         assert conversation.sampling.temperature == 0.0
+
+
+TOOLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "Messages": ("messages", {"name": "f", "input_schema": {"type": "object"}}),
+    "Chat Completions": ("chat", {"type": "function", "function": {"name": "f"}}),
+    "Responses": ("responses", {"type": "function", "name": "f"}),
+}
+
+
+def tool_notes(api: str, **members: Any) -> list[tuple[str, str]]:
+    name, tool = TOOLS[api]
+    _, decode, least = APIS[name]
+    notes = decode(json.dumps({**least, "tools": [{**tool, **members}]}).encode())
+    return [(note.code, note.message) for note in notes]
+
+
+@pytest.mark.parametrize(
+    ("api", "member"),
+    [(api, name) for api, table in MEMBERS.items() for name, row in table.items() if row.use == "noted"],
+)
+def test_a_member_of_a_tool_is_noted_as_its_row_says(api: str, member: str) -> None:
+    row = MEMBERS[api][member]
+    ((code, message),) = tool_notes(api, **{member: {"asks": "for something"}})
+    assert code == "tools.option_ignored"
+    assert row.about in message
+    for value in (None, *row.quiet):
+        assert tool_notes(api, **{member: value}) == []
+
+
+@pytest.mark.parametrize("api", TOOLS)
+def test_a_member_of_a_tool_without_a_row_is_noted(api: str) -> None:
+    assert tool_notes(api) == []
+    ((code, message),) = tool_notes(api, member_of_next_year={"deep": [1]})
+    assert code == "tools.option_ignored"
+    assert "member_of_next_year: not known here" in message
+
+
+def test_every_member_of_the_vendors_tools_has_a_row() -> None:
+    known = set(MEMBERS["Responses"])
+    kinds = (FunctionToolParam, CustomToolParam, WebSearchToolParam, FileSearchToolParam, CodeInterpreter, Mcp)
+    assert {name for kind in kinds for name in kind.__annotations__} - known == set()

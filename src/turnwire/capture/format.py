@@ -155,7 +155,8 @@ class CapturedTurn(_Compact, frozen=True, tag="turn"):
     counts what was replaced; `hosted` says that the gateway ran tools of its own for the answer; `place` is how many
     assistant turns came before it. `blocks` are what the output was parsed into; `spelled` gives the text of ids that
     no earlier line of the file spelled. In a repro bundle a turn may say what it should have been parsed into
-    (`expected`), and one that is only there to be recalled is a `memory`."""
+    (`expected`), and one that is only there to be recalled is a `memory`. `imported` names the harness from whose own
+    transcript a turn was made: it has neither ids nor bytes."""
 
     turn_id: str
     api: str
@@ -189,6 +190,7 @@ class CapturedTurn(_Compact, frozen=True, tag="turn"):
     spelled: dict[int, str] = {}
     expected: tuple[ParsedBlock, ...] | None = None
     memory: bool = False
+    imported: str = ""
 
     @property
     def text(self) -> str:

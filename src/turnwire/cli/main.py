@@ -46,6 +46,7 @@ COMMANDS: Mapping[str, Mapping[str, CommandRow]] = {
         "explain": CommandRow("inspect.explain", "explain", "Why a turn took as long as it did."),
         "trace": CommandRow("inspect.export", "trace", "A captured session as a page."),
         "export": CommandRow("inspect.export", "export", "Captured turns as samples, spans or records."),
+        "import": CommandRow("inspect.export", "import_", "Transcripts of Claude Code and Codex as a capture."),
         "replay": CommandRow("inspect.replay", "replay", "Run captured turns again and compare."),
         "repro": CommandRow("inspect.replay", "repro", "A captured turn as a bundle to report."),
     },

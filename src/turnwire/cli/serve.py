@@ -9,6 +9,7 @@ import ipaddress
 import logging
 import os
 import socket
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -96,7 +97,7 @@ def serve(config: str | None, **flags: Any) -> None:
     loading = Loading()
     from turnwire.gateway.door.keys import KeysError
     from turnwire.gateway.processes.supervisor import ProcessError, run_processes
-    from turnwire.gateway.server import run
+    from turnwire.gateway.server import StartInterrupted, run
     from turnwire.gateway.settings import Settings, SettingsError
     from turnwire.gateway.setup.assembly import AssemblyError
     from turnwire.gateway.setup.loading import load as load_all
@@ -130,7 +131,7 @@ def serve(config: str | None, **flags: Any) -> None:
     start_log(settings.log_level, settings.log_format)
     for note in loaded.notes:
         logging.getLogger("turnwire.settings").info("as on Dynamo: %s", note)
-    listener = listen(settings.host, settings.port)
+    listener, bar = listen(settings.host, settings.port), _LoadBar(loading)
     try:
         with announced(_address(listener, secure=settings.tls_cert is not None)):
             if settings.workers > 1:
@@ -138,7 +139,14 @@ def serve(config: str | None, **flags: Any) -> None:
                 run_processes(settings, listener, load)
             else:
                 reread = load if file is not None else None
-                run(settings, listener, _LoadBar(loading), announce=loading.ready, reread=reread)
+                run(settings, listener, bar, announce=loading.ready, reread=reread)
+    except StartInterrupted:
+        loading.stop()
+        bar.stop()
+        click.echo(
+            "Stopped before the gateway answered. What was downloaded so far is kept for the next start.", err=True
+        )
+        sys.exit(130)
     except (AssemblyError, KeysError, ProcessError, SettingsError, StoreError, TracingError) as error:
         raise click.ClickException(str(error)) from None
 
@@ -184,10 +192,15 @@ class _LoadBar:
             self._tasks[label] = self._bars.add_task(label, total=total)
         self._bars.update(self._tasks[label], completed=done)
         if done >= total:
+            self.stop()
+            self._loading.resume("loading the model")
+
+    def stop(self) -> None:
+        """Leave the terminal as it was."""
+        if self._bars is not None:
             self._bars.stop()
             self._bars = None
             self._tasks.clear()
-            self._loading.resume("loading the model")
 
 
 def _is_loopback(host: str) -> bool:

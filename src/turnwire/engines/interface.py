@@ -2,7 +2,7 @@
 
 Promise: every adapter behaves the same above this line. `submit` starts a generation and returns at once; the engine
 then calls the receiver from the event loop, in order, and ends with exactly one `done` or one `failed`. `abort` ends
-the engine's work, and no call follows it. No engine's own vocabulary leaks out of this room.
+the engine's work, and no call follows it. No engine's own vocabulary leaks out of this package.
 """
 
 from __future__ import annotations

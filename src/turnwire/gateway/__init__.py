@@ -1,1 +1,1 @@
-"""The ASGI application: the only room that does I/O with clients."""
+"""The ASGI application: the only package that does I/O with clients."""

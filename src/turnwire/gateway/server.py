@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import gc
 import logging
+import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 
 import uvicorn
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -38,6 +38,10 @@ _YOUNG = 10_000
 """New objects after which the collector looks for cycles among them: a turn makes some thousand, and few in cycles."""
 
 
+class StartInterrupted(Exception):
+    """A signal came before the gateway answered."""
+
+
 def run(
     settings: Settings,
     listener: socket.socket,
@@ -49,7 +53,7 @@ def run(
 ) -> None:
     """Serve until told to stop; `progress` is called as downloads advance, `announce` gets the ready line instead of
     standard output, `siblings` are the other processes of the same gateway. SIGHUP brings
-    the workers to what `reread` says then."""
+    the workers to what `reread` says then. StartInterrupted if the stop comes before the ready line."""
     work = _main(settings, listener, progress, announce or _print, siblings, reread)
     with contextlib.suppress(KeyboardInterrupt):
         if sys.platform != "win32":
@@ -72,7 +76,8 @@ async def _main(
     siblings: Siblings | None,
     reread: Callable[[], Settings] | None,
 ) -> None:
-    runtimes = await assemble_models(settings, progress)
+    with _interruptible():
+        runtimes = await assemble_models(settings, progress)
     gateway = Gateway(settings, runtimes, siblings)
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
@@ -85,7 +90,6 @@ async def _main(
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG)
-    _return_memory()
     if siblings is None:
         await server.serve(sockets=[listener])
         return
@@ -94,11 +98,39 @@ async def _main(
         await server.serve(sockets=[listener])
 
 
-def _return_memory() -> None:
-    """Give back to the system what loading needed and serving does not: a tokenizer's file takes ten times its size to
-    read. Without glibc the allocator decides."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """A first signal cancels what is begun here; a second one ends the process, whatever its threads still do."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+    asked = False
+
+    def stop() -> None:
+        nonlocal asked
+        if asked:
+            if sys.stderr.isatty():
+                # A progress bar hides the cursor.
+                os.write(sys.stderr.fileno(), b"\x1b[?25h\n")
+            os._exit(130)
+        asked = True
+        task.cancel()
+
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop)
+    except (NotImplementedError, RuntimeError, ValueError):
+        # Windows, or not the main thread: the default handlers stay.
+        yield
+        return
+    try:
+        yield
+    except asyncio.CancelledError:
+        # The handlers stay: closing the loop waits for threads, and a second signal must not raise in the midst of it.
+        if asked:
+            raise StartInterrupted from None
+        raise
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.remove_signal_handler(number)
 
 
 class _CutOnPurpose(logging.Filter):
@@ -230,6 +262,11 @@ class GatewayServer(uvicorn.Server):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(gateway.settings.drain_timeout):
                 await gateway.heartbeat.quiet.wait()
+        cut = len(gateway.heartbeat)
         gateway.heartbeat.expire_all("shutdown")
         await gateway.heartbeat.quiet.wait()
+        if cut:
+            log.warning("stopped: %d of %d turns were still running and ended with an error", cut, live)
+        else:
+            log.info("stopped: %s", "every turn finished" if live else "no turn was running")
         self.should_exit = True

@@ -80,12 +80,14 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class ToolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One `[tools.NAME]` table of the config file: `web_search`, `web_fetch`, or the label of an MCP server."""
+    """One `[tools.NAME]` table of the config file: `web_search`, `web_fetch`, `code_execution`, `bash_code_execution`,
+    `file_search`, or the label of an MCP server."""
 
     mcp: Annotated[str | tuple[_Name, ...], Meta(description="The MCP server: its address, or its command as a list.")]
     tool: Annotated[str | None, Meta(description="Its tool that does the work, where it has several.")] = None
     key_env: Annotated[str | None, Meta(description="Environment variable that holds the server's API key.")] = None
     env: Annotated[tuple[_Name, ...], Meta(description="Variables that the server's command gets.")] = ()
+    stores: Annotated[tuple[_Name, ...], Meta(description="file_search: ids of the vector stores that it has.")] = ()
     keys: Annotated[tuple[_Name, ...], Meta(description="Names of the API keys that may use it; empty: all.")] = ()
     timeout: Annotated[_Wait, Meta(description="How long one call may take.")] = 30.0
     max_bytes: Annotated[_Bytes, Meta(description="Largest answer that the model reads.")] = 64 * 1024

@@ -10,7 +10,7 @@ from turnwire.turns import Note
 __all__ = ["NOTES", "noted"]
 
 NOTES: dict[str, str] = {
-    "content.image_omitted": "images cannot be put into a text prompt; a placeholder stands for them",
+    "content.image_omitted": "images cannot be put into a text prompt; a placeholder takes their place",
     "content.opaque_omitted": "a {} block has no place in the prompt",
     "prompt.control_text": "text that spells a control token of the model was put into the prompt as ordinary text",
     "replay.ambiguous": "the same words were said in several turns after this history; none of them is replayed",

@@ -33,6 +33,7 @@ NOTES: Final[dict[str, str]] = {
     "tools.custom_as_function": "a tool with raw input is shown to the model as a function with one text",
     "tools.duplicate": "a tool was offered twice; one of them counts",
     "tools.hosted_ignored": "a tool that the vendor runs is not run here; it was left out",
+    "tools.option_ignored": "a member of a tool's definition has no effect here",
     "tools.search_replaced": "the vendor's tool search was replaced by one of our own",
     "tools.type_ignored": "a tool of an unknown type was left out",
     "turn.unfinished": "a thought that led to nothing at the end of the conversation was left out",

@@ -1,6 +1,6 @@
 """What every API codec offers the gateway: decode a request, encode a turn, phrase an error.
 
-Promise: sans-IO. A codec is a folder in this room (`anthropic/`, `responses/`, `chat/`); the gateway knows only these
+Promise: sans-IO. A codec is a folder here (`anthropic/`, `responses/`, `chat/`); the gateway knows only these
 types, so all APIs share everything between decode and encode. Stream and non-stream answers are two encoders fed with
 the same events.
 """

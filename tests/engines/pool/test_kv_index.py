@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from unittest.mock import patch
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turnwire.engines.pool import kv_index
 from turnwire.engines.pool.kv_blocks import PromptBlocks
 from turnwire.engines.pool.kv_estimate import KVEstimate
 from turnwire.engines.pool.kv_events import BlocksRemoved, BlocksStored, KVFeed, decode_events
@@ -35,9 +37,14 @@ class Sink:
         self.clear = lambda: index.clear(name)
 
 
-@given(READS, st.integers(1, 3), st.integers(1, 8), PROMPTS, SALTS)
+@given(READS, st.integers(1, 3), st.integers(1, 8), PROMPTS, SALTS, st.sampled_from([0, 1, 2048]))
 def test_with_all_events_what_is_believed_is_what_is_held(
-    reads: list[tuple[int, list[int], str | None, bool]], size: int, capacity: int, ask: list[int], salt: str | None
+    reads: list[tuple[int, list[int], str | None, bool]],
+    size: int,
+    capacity: int,
+    ask: list[int],
+    salt: str | None,
+    swept: int,
 ) -> None:
     index = KVIndex()
     caches = {"x": PublishingCache(size, capacity), "y": PublishingCache(size, capacity + 1)}
@@ -48,8 +55,9 @@ def test_with_all_events_what_is_believed_is_what_is_held(
         cache = caches[worker]
         before = len(cache.messages)
         cache.clear() if cleared and not prompt else cache.read(prompt, under)
-        for message in cache.messages[before:]:
-            index.apply(worker, decode_events(message))
+        with patch.object(kv_index, "_SWEPT", swept):
+            for message in cache.messages[before:]:
+                index.apply(worker, decode_events(message))
         assert index.blocks(worker) == len(cache.blocks)
     for prompt, under in [(ask, salt), *((p, u) for _, p, u, _ in reads)]:
         for worker, tokens in believed(index, prompt, under).items():
@@ -247,6 +255,23 @@ def test_nonsense_is_passed_over_and_the_bound_is_kept() -> None:
     assert one(index, list(range(9))).tokens == 6
     index.leave("x")
     assert index._tiers == ({}, {}, {})
+
+
+def test_a_large_cache_is_forgotten_at_once_and_let_go_little_by_little(index: KVIndex) -> None:
+    index.join("y")
+    ids = list(range(200))
+    for name in "xy":
+        index.apply(name, [stored(list(range(1, 101)), None, ids)])
+    with patch.object(kv_index, "_SWEPT", 10):
+        index.clear("x")
+        assert believed(index, [*ids, 1]) == {"x": 0, "y": 200}
+        assert sum(mask != index._workers["y"].bit for mask in index._tiers[0].values()) == 90
+        index.clear("x")
+        assert len(index._forgotten) == 1, "an empty cache adds nothing"
+    index.apply("x", [stored(list(range(1, 46)), None, ids[:90])])
+    assert believed(index, [*ids, 1]) == {"x": 90, "y": 200}
+    assert not index._forgotten, "twice what comes is let go"
+    assert {mask.bit_length() for mask in index._tiers[0].values()} == {2, 3}
 
 
 def test_workers_come_and_go() -> None:

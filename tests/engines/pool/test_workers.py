@@ -262,6 +262,25 @@ async def test_a_worker_that_freezes_in_mid_stream_loses_its_turn_without_gap_or
     assert idle.turns[0].request.resumed == freezing.turns[0].at
 
 
+async def test_a_long_silence_of_a_worker_that_probes_well_is_doubted_less_and_less_often() -> None:
+    slow, clock = StagedEngine(), asyncio.get_running_loop()
+    slow.pace, probes = 60, 0
+    engines = pool(slow, stall=0.02)
+
+    async def probe(thorough: bool) -> tuple[bool, bool]:
+        nonlocal probes
+        probes += 1
+        return True, True
+
+    engines.workers[0].probe = probe  # type: ignore[method-assign]
+    began = clock.time()
+    running = asyncio.ensure_future(answer(engines))
+    await until(lambda: probes == 4)
+    assert clock.time() - began >= 8 * 0.02, "each doubt takes twice the silence of the one before"
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_a_slow_worker_without_a_better_one_is_left_in_peace() -> None:
     slow = StagedEngine()
     slow.frozen = True

@@ -185,8 +185,8 @@ def test_08_hosted_tools_without_schema_are_accepted() -> None:
     assert [note.code for note in inbound.notes] == ["tools.hosted_ignored"]
     assert inbound.conversation.context.turn_class == "auxiliary"
     forced = request(
-        tools=[{"type": "web_search_20250305", "name": "web_search"}],
-        tool_choice={"type": "tool", "name": "web_search"},
+        tools=[{"type": "computer_20250124", "name": "computer"}],
+        tool_choice={"type": "tool", "name": "computer"},
     )
     assert forced.conversation.tool_choice.mode == "auto"
     assert "tools.choice_ignored" in {note.code for note in forced.notes}
@@ -492,7 +492,7 @@ def test_an_unfinished_turn_is_never_a_success() -> None:
 
 
 def test_unknown_blocks_are_kept_whole() -> None:
-    odd = {"type": "server_tool_use", "id": "s", "name": "code_execution", "input": {"code": "x"}}
+    odd = {"type": "server_tool_use", "id": "s", "name": "text_editor_code_execution", "input": {"path": "x"}}
     inbound = request(messages=[{"role": "assistant", "content": [odd]}])
     (block,) = inbound.conversation.messages[0].blocks
     assert isinstance(block, OpaqueBlock)

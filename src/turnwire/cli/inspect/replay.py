@@ -75,9 +75,12 @@ def replay(
 
 def _serve(settings: Settings) -> None:
     from turnwire.cli.serve import listen
-    from turnwire.gateway.server import run
+    from turnwire.gateway.server import StartInterrupted, run
 
-    run(settings, listen(settings.host, settings.port))
+    try:
+        run(settings, listen(settings.host, settings.port))
+    except StartInterrupted:
+        sys.exit(130)
 
 
 async def _compare(capture: Capture, settings: Settings, only: str | None) -> int:

@@ -9,12 +9,16 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-__all__ = ["PromptBlocks", "chain", "root"]
+__all__ = ["SHORT", "PromptBlocks", "chain", "root"]
+
+SHORT = (1 << 60) - 1
+"""Sixty bits tell as many blocks apart as any index has, and take a third less memory than 64: two digits of an
+integer instead of three."""
 
 
 def root(extra: object) -> int:
     """What the first block is chained to: `extra` is what tells caches with equal tokens apart, or None."""
-    return hash(("root", None if extra is None else repr(extra)))
+    return hash(("root", None if extra is None else repr(extra))) & SHORT
 
 
 def chain(parent: int, ids: Sequence[int], size: int) -> list[int]:
@@ -23,7 +27,7 @@ def chain(parent: int, ids: Sequence[int], size: int) -> list[int]:
     width = array("I").itemsize * size
     numbers = []
     for start in range(0, len(data) - width + 1, width):
-        parent = hash((parent, data[start : start + width]))
+        parent = hash((parent, data[start : start + width])) & SHORT
         numbers.append(parent)
     return numbers
 

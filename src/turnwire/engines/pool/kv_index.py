@@ -2,16 +2,17 @@
 
 Promise: sans-IO. The work for an event is linear in its blocks; one walk over a prompt's blocks answers for all workers
 at once; what is kept per worker is bounded. A block counts only while all blocks before it are held too, so a prefix
-whose beginning is gone, or was never seen, is never claimed.
+whose beginning is gone, or was never seen, is never claimed. To forget a worker takes no longer for a large cache.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from turnwire.engines.pool.kv_blocks import PromptBlocks, chain, root
+from turnwire.engines.pool.kv_blocks import SHORT, PromptBlocks, chain, root
 from turnwire.engines.pool.kv_events import BlocksRemoved, BlocksStored, KVEvent
 
 __all__ = ["Held", "KVIndex"]
@@ -19,6 +20,8 @@ __all__ = ["Held", "KVIndex"]
 _TIERS: Mapping[str | None, int] = {None: 0, "GPU": 0, "CPU": 1, "CPU_PINNED": 1, "HOST": 1}
 _DISK = 2
 """Whatever else a medium is called is slower than memory."""
+_SWEPT = 2048
+"""Blocks of a forgotten cache that are let go at once; the rest goes while others are stored."""
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -32,14 +35,15 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class _Worker:
-    """One worker: its bit in the masks, its block size, and our number for each of its blocks."""
+    """One worker: its bit in the masks, its block size, and our number for each of its blocks, by a short form of the
+    name that it gives them."""
 
     __slots__ = ("bit", "names", "size")
 
     def __init__(self, bit: int) -> None:
         self.bit = bit
         self.size = 0
-        self.names: dict[int | bytes, int] = {}
+        self.names: dict[int, int] = {}
 
 
 class KVIndex:
@@ -51,17 +55,21 @@ class KVIndex:
         self._workers: dict[str, _Worker] = {}
         # For each tier: which workers hold a block there, as a mask of their bits.
         self._tiers: tuple[dict[int, int], ...] = ({}, {}, {})
+        # Bits that nobody has any more, with the blocks that still carry them.
+        self._forgotten: deque[tuple[int, dict[int, int]]] = deque()
 
     def join(self, name: str) -> None:
         """A worker whose events will come."""
-        taken = {worker.bit for worker in self._workers.values()}
-        bit = next(bit for bit in range(len(taken) + 1) if 1 << bit not in taken)
-        self._workers[name] = _Worker(1 << bit)
+        self._workers[name] = _Worker(self._free_bit())
 
     def leave(self, name: str) -> None:
         """A worker is gone for good."""
         self.clear(name)
         del self._workers[name]
+
+    def _free_bit(self) -> int:
+        taken = {worker.bit for worker in self._workers.values()} | {bit for bit, _ in self._forgotten}
+        return next(1 << place for place in range(len(taken) + 1) if 1 << place not in taken)
 
     def blocks(self, name: str) -> int:
         """How many blocks a worker is known to hold."""
@@ -85,10 +93,22 @@ class KVIndex:
     def clear(self, name: str) -> None:
         """Nothing is known of a worker's cache any more."""
         worker = self._workers[name]
-        for number in worker.names.values():
-            for tier in self._tiers:
-                _unset(tier, number, worker.bit)
-        worker.names.clear()
+        if worker.names:
+            self._forgotten.append((worker.bit, worker.names))
+            worker.bit, worker.names = self._free_bit(), {}
+            self._sweep(_SWEPT)
+
+    def _sweep(self, most: int) -> None:
+        """Let go of so many blocks of forgotten caches."""
+        while self._forgotten and most > 0:
+            bit, names = self._forgotten[0]
+            for _ in range(min(most, len(names))):
+                number = names.popitem()[1]
+                for tier in self._tiers:
+                    _unset(tier, number, bit)
+                most -= 1
+            if not names:
+                self._forgotten.popleft()
 
     def overlap(self, prompt: PromptBlocks) -> dict[str, Held]:
         """What each worker holds of a prompt."""
@@ -135,7 +155,7 @@ class KVIndex:
             first = extras[0] if extras else None
             parent = root(first if lora is None else [first, lora])
         else:
-            known = worker.names.get(event.parent_block_hash)
+            known = worker.names.get(hash(event.parent_block_hash) & SHORT)
             if known is None:
                 return
             parent = known
@@ -144,7 +164,11 @@ class KVIndex:
             numbers = _with_extras(parent, event, extras)
         else:
             numbers = chain(parent, event.token_ids, size)
-        for name, number in zip(hashes, numbers, strict=True):
+        # Twice what comes, so that what was forgotten is gone before there is as much again.
+        self._sweep(2 * len(hashes))
+        bit = worker.bit
+        for told, number in zip(hashes, numbers, strict=True):
+            name = hash(told) & SHORT
             before = worker.names.get(name)
             if before is None and len(worker.names) >= self._capacity:
                 return
@@ -152,13 +176,16 @@ class KVIndex:
                 for other in self._tiers:
                     _unset(other, before, worker.bit)
             worker.names[name] = number
-            tier[number] = tier.get(number, 0) | worker.bit
+            others = tier.get(number)
+            # A block of one worker has no mask of its own: that is a fifth of the memory.
+            tier[number] = bit if others is None else others | bit
 
     def _removed(self, worker: _Worker, event: BlocksRemoved) -> None:
         if event.group_idx:
             return
         place = _TIERS.get(event.medium, _DISK)
-        for name in event.block_hashes:
+        for told in event.block_hashes:
+            name = hash(told) & SHORT
             number = worker.names.get(name)
             if number is None:
                 continue
@@ -175,7 +202,7 @@ def _with_extras(parent: int, event: BlocksStored, extras: Sequence[object]) -> 
         (parent,) = chain(parent, event.token_ids[place * size : (place + 1) * size], size)
         extra = extras[place] if place < len(extras) else None
         if extra is not None and (place or event.parent_block_hash is not None):
-            parent = hash((parent, repr(extra)))
+            parent = hash((parent, repr(extra))) & SHORT
         numbers.append(parent)
     return numbers
 

@@ -348,7 +348,7 @@ class WorkerPool:
         for turn in tuple(self._running):
             turn.account()
             if turn.heard or turn.paused:
-                turn.heard, turn.silent_since = False, now
+                turn.heard, turn.silent_since, turn.doubted = False, now, 0.0
             elif turn.worker is not None:
                 self._attend(turn, turn.worker, now)
         if self._line and not any(worker.admits(now) for worker in self.workers):
@@ -362,10 +362,20 @@ class WorkerPool:
         if not worker.down:
             if not turn.late(now, self.limits.first_token, self.limits.stall):
                 return
-            worker.health.late("it is silent for longer than its past explains", now)
-            self._check(worker)
+            self._doubt(turn, worker, now)
         if self._better(turn, worker, now):
             turn.move()
+
+    def _doubt(self, turn: PooledTurn, worker: Worker, now: float) -> None:
+        """A worker that a probe cleared of this silence is doubted again when it has lasted twice as long."""
+        silent, health = now - turn.silent_since, worker.health
+        if silent < 2 * turn.doubted:
+            return
+        turn.doubted = silent
+        if health.state == "healthy":
+            health.late("it is silent for longer than its past explains", now)
+            log.warning("worker %s is %s: no token for %.0f s", worker.name, health.state, silent)
+        self._check(worker)
 
     def _better(self, turn: PooledTurn, worker: Worker, now: float) -> bool:
         """Whether a sound worker that has not had this turn is less busy than the silent one."""

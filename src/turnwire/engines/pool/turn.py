@@ -38,7 +38,8 @@ log = logging.getLogger("turnwire.workers")
 
 class PooledTurn:
     """To the worker's engine the receiver, to whoever submitted the turn the generation. `heard` is set by every sign
-    of life and cleared by the pool's watch, which keeps `silent_since`."""
+    of life and cleared by the pool's watch, which keeps `silent_since` and how long the silence was when it last led to
+    a doubt (`doubted`)."""
 
     def __init__(self, pool: WorkerPool, request: GenerateRequest, receiver: Receiver, blocks: PromptBlocks) -> None:
         self.request = request
@@ -47,6 +48,7 @@ class PooledTurn:
         self.tried: set[Worker] = set()
         self.heard = False
         self.silent_since = 0.0
+        self.doubted = 0.0
         self.waiting_since = 0.0
         self.paused = False
         self.ticket: Ticket[PooledTurn] | None = None
@@ -110,7 +112,7 @@ class PooledTurn:
         worker.active += 1
         self.worker = worker
         now = self._began = self.silent_since = loop.time()
-        self.heard = False
+        self.heard, self.doubted = False, 0.0
         self._load = router.sent(placement, request, self.blocks, id(self), now)
         self._uncached = self._load.prefilling
         # Asked by the name of its method: the check of a protocol looks at every method of it, for each turn.

@@ -1,7 +1,7 @@
-"""What a search server answered, as findings with titles and addresses.
+"""What a server answered: findings with titles and addresses, or what a program wrote.
 
 Promise: pure functions. Whatever shape the answer has, the model reads all of it within the limit; where titles and
-addresses can be told apart, the client gets them too.
+addresses, or a program's two outputs, can be told apart, the client gets them too.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from typing import Any
 
 import msgspec
 
-from turnwire.turns import Finding
+from turnwire.turns import CodeRun, Finding
 
-__all__ = ["cut", "findings"]
+__all__ = ["code_run", "cut", "findings"]
 
-_TITLES = ("title", "name")
+_TITLES = ("title", "name", "filename", "file_name")
 _ADDRESSES = ("url", "link", "href", "uri")
+_FILES = ("file_id", "filename", "file_name", "path", "id")
+_CODES = ("return_code", "returncode", "exit_code", "exitCode")
 _TEXTS = ("content", "snippet", "description", "text", "body", "summary")
 _AGES = ("page_age", "age", "published", "published_date", "date")
 _LINE = re.compile(r"^\s*(title|url|link|description|snippet|content|text)\s*:\s*(.*)$", re.IGNORECASE)
@@ -41,6 +43,19 @@ def findings(structured: object, texts: Sequence[str], limit: int) -> tuple[Find
     return (Finding(title="", url="", text=whole),) if whole else ()
 
 
+def code_run(structured: object, texts: Sequence[str], failed: bool, limit: int) -> CodeRun:
+    """What a program wrote, at most `limit` bytes of it. A server that keeps the two outputs and the code apart says
+    so in an object; of any other the text is the output, or the error where it calls its answer one."""
+    told = structured if isinstance(structured, dict) else _json(texts[0]) if len(texts) == 1 else None
+    if not isinstance(told, dict) or not isinstance(told.get("stdout"), str):
+        text = cut("\n".join(texts), limit)
+        return CodeRun(stderr=text, return_code=1) if failed else CodeRun(stdout=text)
+    stdout = cut(told["stdout"], limit)
+    stderr = cut(_first(told, ("stderr",)), limit - len(stdout.encode()))
+    code = next((value for name in _CODES if isinstance(value := told.get(name), int)), int(failed))
+    return CodeRun(stdout=stdout, stderr=stderr, return_code=int(code))
+
+
 def cut(text: str, limit: int) -> str:
     """The text within so many bytes."""
     data = text.encode()
@@ -50,7 +65,15 @@ def cut(text: str, limit: int) -> str:
 def _finding(row: Mapping[str, Any], number: int, left: int) -> Finding:
     title, url, text, age = (_first(row, names) for names in (_TITLES, _ADDRESSES, _TEXTS, _AGES))
     read = "\n".join(part for part in (f"[{number}] {title}".rstrip(), url, text) if part)
-    return Finding(title=title or url, url=url, text=cut(f"{read}\n\n", left), age=age)
+    score = row.get("score")
+    return Finding(
+        title=title or url,
+        url=url,
+        text=cut(f"{read}\n\n", left),
+        age=age,
+        file=_first(row, _FILES),
+        score=float(score) if isinstance(score, int | float) else None,
+    )
 
 
 def _rows(value: object) -> list[Mapping[str, Any]]:
@@ -60,7 +83,7 @@ def _rows(value: object) -> list[Mapping[str, Any]]:
         return next((rows for each in lists if (rows := _rows(each))), [])
     if not isinstance(value, list):
         return []
-    return [each for each in value if isinstance(each, dict) and _first(each, _ADDRESSES)]
+    return [each for each in value if isinstance(each, dict) and _first(each, (*_ADDRESSES, *_FILES))]
 
 
 def _json(text: str) -> object:

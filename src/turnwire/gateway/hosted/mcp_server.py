@@ -17,13 +17,17 @@ import msgspec
 from turnwire.gateway.settings import ToolSettings
 from turnwire.turns import Tool
 
-__all__ = ["McpAnswer", "McpFailure", "McpServer", "mcp_missing"]
+__all__ = ["McpAnswer", "McpFailure", "McpServer", "McpTimeout", "mcp_missing"]
 
 _START_S = 15.0
 
 
 class McpFailure(RuntimeError):
     """The server cannot be used at the moment; the message says why."""
+
+
+class McpTimeout(McpFailure):
+    """The server took longer than a call may take."""
 
 
 class McpAnswer(msgspec.Struct, frozen=True):
@@ -84,7 +88,7 @@ class McpServer:
             async with asyncio.timeout(seconds):
                 return await work(client)
         except TimeoutError:
-            raise McpFailure(f"{self.label} did not answer within {seconds:g} s") from None
+            raise McpTimeout(f"{self.label} did not answer within {seconds:g} s") from None
         except Exception as error:
             if type(error).__name__ != "MCPError" or self._task is None or self._task.done():
                 await self.close()

@@ -16,21 +16,27 @@ from typing import Any
 import msgspec
 
 from turnwire.gateway.door.keys import Key
-from turnwire.gateway.hosted.findings import cut, findings
-from turnwire.gateway.hosted.mcp_server import McpAnswer, McpFailure, McpServer
+from turnwire.gateway.hosted.findings import code_run, cut, findings
+from turnwire.gateway.hosted.mcp_server import McpAnswer, McpFailure, McpServer, McpTimeout
 from turnwire.gateway.settings import ToolSettings
 from turnwire.protocols.hosted.answers import within
-from turnwire.protocols.hosted.offer import FETCH, NOTHING, SEARCH, HostedOffer
+from turnwire.protocols.hosted.offer import BASH, CODE, FILES, NOTHING, OWN, HostedOffer
 from turnwire.turns import Finding, HostedAnswer, HostedCalled, Tool
 
 __all__ = ["HostedTools"]
 
 log = logging.getLogger("turnwire.hosted")
 
-_KINDS: Mapping[str, str] = {SEARCH.name: "query", FETCH.name: "url"}
-"""The vendors' own tools that can be run here, and the one argument of each."""
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    CODE.name: ("python", "code", "execute"),
+    BASH.name: ("bash", "shell", "command"),
+    FILES.name: ("search",),
+}
+"""By which words in its name a server's tool is found for what has another name there."""
 
+_CODE = frozenset({CODE.name, BASH.name})
 _MOST_QUERY = 4_096
+_MOST_CODE = 256 * 1024
 _LISTED_S = 60.0
 """How long the list of a server's tools is taken for current."""
 
@@ -54,8 +60,9 @@ class HostedTools:
         open_to = [name for name, tool in self._settings.items() if not tool.keys or key.name in tool.keys]
         if not open_to:
             return NOTHING
-        servers = {name: tools for name in open_to if name not in _KINDS and (tools := await self._tools(name))}
-        return HostedOffer(frozenset(name for name in open_to if name in _KINDS), servers)
+        servers = {name: tools for name in open_to if name not in OWN and (tools := await self._tools(name))}
+        stores = self._settings[FILES.name].stores if FILES.name in open_to else ()
+        return HostedOffer(frozenset(name for name in open_to if name in OWN), servers, frozenset(stores))
 
     async def run(self, called: HostedCalled, key: str) -> HostedAnswer:
         """The answer to a call of the named API key; an error code where there is none."""
@@ -74,7 +81,8 @@ class HostedTools:
             return await self._vendors(called, arguments, settings)
         except McpFailure as failure:
             log.warning("hosted tool %s: %s", name, failure)
-            return HostedAnswer(error="unavailable")
+            late = isinstance(failure, McpTimeout) and name in _CODE
+            return HostedAnswer(error="execution_time_exceeded" if late else "unavailable")
 
     async def close(self) -> None:
         """Let every server go."""
@@ -84,25 +92,32 @@ class HostedTools:
 
     async def _vendors(self, called: HostedCalled, arguments: dict[str, Any], settings: ToolSettings) -> HostedAnswer:
         kind = called.use.kind
-        wanted = arguments.get(_KINDS[kind])
-        if not isinstance(wanted, str) or not wanted:
+        wanted = arguments.get(OWN[kind])
+        if not isinstance(wanted, str) or not wanted or len(wanted) > _MOST_CODE:
             return HostedAnswer(error="invalid_tool_input")
-        if len(wanted) > _MOST_QUERY:
+        if kind not in _CODE and len(wanted) > _MOST_QUERY:
             return HostedAnswer(error="query_too_long")
         if kind == "web_fetch" and not within(called.use, wanted):
             return HostedAnswer(error="url_not_accessible")
-        tool, argument = await self._remote(called.use.server, _KINDS[kind], settings)
-        answer = await self._servers[called.use.server].call(tool, {argument: wanted})
+        tool, argument = await self._remote(called.use.server, OWN[kind], settings)
+        given: dict[str, Any] = {argument: wanted}
+        if "vector_store_ids" in _arguments(tool):
+            given["vector_store_ids"] = list(called.use.stores)
+        answer = await self._servers[called.use.server].call(tool.name, given)
+        if kind in _CODE:
+            return HostedAnswer(run=code_run(answer.structured, answer.texts, answer.failed, settings.max_bytes))
         if answer.failed:
             log.warning("hosted tool %s failed: %s", called.use.server, " ".join(answer.texts)[:500])
-            return HostedAnswer(error="unavailable" if kind == "web_search" else "url_not_accessible")
+            return HostedAnswer(error="url_not_accessible" if kind == "web_fetch" else "unavailable")
         if kind == "web_fetch":
             text = cut("\n\n".join(answer.texts), settings.max_bytes)
             return HostedAnswer(findings=(Finding(title="", url=wanted, text=text),))
         found = findings(answer.structured, answer.texts, settings.max_bytes)
+        if kind == "file_search":
+            return HostedAnswer(findings=found[: called.use.results])
         return HostedAnswer(findings=tuple(one for one in found if not one.url or within(called.use, one.url)))
 
-    async def _remote(self, name: str, argument: str, settings: ToolSettings) -> tuple[str, str]:
+    async def _remote(self, name: str, argument: str, settings: ToolSettings) -> tuple[Tool, str]:
         """The server's tool that does the work, and the name of its one argument."""
         tools = await self._tools(name, fresh=True)
         chosen = [tool for tool in tools if tool.name == (settings.tool or name)]
@@ -111,11 +126,10 @@ class HostedTools:
         if not chosen:
             listed = ", ".join(tool.name for tool in tools) or "none"
             raise McpFailure(f"no tool of the server fits; it has: {listed}. Name one with `tool`")
-        properties = chosen[0].schema.get("properties")
-        names = list(properties) if isinstance(properties, dict) else []
+        names = _arguments(chosen[0])
         required = chosen[0].schema.get("required")
         first = required[0] if isinstance(required, list) and required else names[0] if names else argument
-        return chosen[0].name, argument if argument in names or not isinstance(first, str) else first
+        return chosen[0], argument if argument in names or not isinstance(first, str) else first
 
     # ------------------------------------------------------------------------------------------------------ any server
 
@@ -156,8 +170,13 @@ class HostedTools:
 
 def _alike(tools: tuple[Tool, ...], name: str) -> list[Tool]:
     """The first tool whose name says what is wanted."""
-    word = name.removeprefix("web_")
-    return [tool for tool in tools if word in tool.name.lower()][:1]
+    words = _WORDS.get(name, (name.removeprefix("web_"),))
+    return [tool for word in words for tool in tools if word in tool.name.lower()][:1]
+
+
+def _arguments(tool: Tool) -> list[str]:
+    properties = tool.schema.get("properties")
+    return list(properties) if isinstance(properties, dict) else []
 
 
 def _object(arguments: str) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ import msgspec
 from turnwire.gateway.door.keys import KeysError
 from turnwire.gateway.processes.siblings import Siblings
 from turnwire.gateway.processes.supervisor import Orders, Report
-from turnwire.gateway.server import run
+from turnwire.gateway.server import StartInterrupted, run
 from turnwire.gateway.setup.assembly import AssemblyError
 from turnwire.gateway.stores.store import StoreError
 from turnwire.gateway.telemetry.journal import start_log
@@ -36,6 +36,8 @@ def main() -> None:
     except (AssemblyError, KeysError, StoreError, TracingError) as error:
         _report(Report(error=str(error)))
         sys.exit(1)
+    except StartInterrupted:
+        sys.exit(130)
 
 
 def _report(report: Report) -> None:

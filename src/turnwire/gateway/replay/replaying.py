@@ -141,7 +141,7 @@ async def replay(capture: Capture, settings: Settings, only: str | None = None) 
     try:
         for runtime in runtimes:
             captured = capture.models.get(runtime.id)
-            if captured is None or not runtime.writes_prompts:
+            if captured is None or not runtime.writes_prompts or not captured.tokenizer:
                 continue
             if tokenizer_print(runtime.tokenizer) != captured.tokenizer:
                 raise CaptureError(f"{runtime.id} was captured with another tokenizer; give it with --tokenizer.")
@@ -188,6 +188,8 @@ class _Run:
 
     async def turn(self, captured: CapturedTurn) -> Replayed:
         """One turn, run again."""
+        if captured.imported:
+            return Replayed(turn=captured, skipped="it is from a transcript, which has neither tokens nor bytes")
         api = self._apis.get(captured.request.route or captured.api)
         if api is None or captured.request.choices > 1:
             why = "it is one of several choices" if api is not None else f"nothing is known of the API {captured.api}"

@@ -60,7 +60,7 @@ def commented_file() -> str:
         value = _EXAMPLE.get(field.name, field.default)
         lines.append(f"#{field.name} = {_toml(value)}".ljust(44) + f" # {texts[field.name]}")
     lines.append("#defaults = { max_tokens = 4096, temperature = 0.7 }".ljust(44) + f" # {texts['defaults']}")
-    lines += ["", "# --- Tools that the gateway runs: web_search, web_fetch, or the label of an MCP server ---", ""]
+    lines += ["", "# --- Tools that the gateway runs: the vendors' own, or the label of an MCP server ---", ""]
     lines.append("#[tools.web_search]")
     texts = described(ToolSettings)
     for field in msgspec.structs.fields(ToolSettings):

@@ -2,7 +2,7 @@
 
 Promise: a small key-value interface with three backings (memory, SQLite, Redis) that pass the same tests. A value is
 there whole or not at all, whatever kills the process; what is over the limits leaves oldest first. A lease says who may
-write an entry: of several gateways, one at a time. A store that does not answer is a StoreUnavailable within seconds.
+write an entry: of several gateways, one at a time. A store that does not answer is a StoreUnavailable.
 """
 
 from __future__ import annotations

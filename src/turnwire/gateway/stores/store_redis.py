@@ -1,7 +1,8 @@
 """The store in Redis or Valkey, shared by any number of gateways.
 
 Promise: names are digests and values are encrypted under the seal key, bound to their name; age is Redis' own expiry. A
-Redis that does not answer is a StoreUnavailable, within seconds the first time and at once for a second after that.
+Redis that does not answer is waited out for as long as an `Outage` says, then it is a StoreUnavailable at once; it is
+asked again every second.
 
 | key | holds | lives |
 |---|---|---|
@@ -13,12 +14,14 @@ The braces are a hash tag: an entry and its lease are on the same shard of a clu
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b
 from typing import Any, TypeVar
 
+from turnwire.gateway.stores.outage import Outage
 from turnwire.gateway.stores.store import Retention, StoreError, StoreUnavailable, checked
 from turnwire.prompts.recall.seals import Sealer
 
@@ -74,6 +77,7 @@ class RedisStore:
             retry=Retry(NoBackoff(), 1),
             decode_responses=False,
         )
+        self._outage = Outage(clock)
         self._paused_until = 0.0
         self._seen: tuple[float, bool] = (-1e9, True)
 
@@ -83,15 +87,22 @@ class RedisStore:
         return f"turnwire:{{{digest.hexdigest()}}}:{kind}"
 
     async def _asked(self, work: Callable[[], Awaitable[T]]) -> T:
-        if self._clock() < self._paused_until:
-            raise StoreUnavailable("Redis did not answer a moment ago")
-        try:
-            return await work()
-        except self._failures as error:
-            if self._paused_until + self.ANSWER_S + self.PAUSE_S < self._clock():
-                log.error("the store's Redis does not answer: %s", error)
-            self._paused_until = self._clock() + self.PAUSE_S
-            raise StoreUnavailable(error) from None
+        while True:
+            why: object = "Redis did not answer a moment ago"
+            if self._clock() >= self._paused_until:
+                try:
+                    answer = await work()
+                    self._outage.over()
+                    return answer
+                except self._failures as error:
+                    why = error
+                    if self._paused_until + self.ANSWER_S + self.PAUSE_S < self._clock():
+                        log.error("the store's Redis does not answer: %s", error)
+                    self._outage.seen()
+                    self._paused_until = self._clock() + self.PAUSE_S
+            if not self._outage.left:
+                raise StoreUnavailable(why)
+            await asyncio.sleep(self.PAUSE_S / 4)
 
     async def get(self, space: str, key: str) -> bytes | None:
         name = self._name(space, key, "entry")

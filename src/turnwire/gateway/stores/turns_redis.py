@@ -3,7 +3,7 @@
 Promise: `put` never waits for the network and says when it is done, and `get` waits for it only where this process does
 not have the turn, and never long. What Redis holds is encrypted under the seal key and bound to its place, its keys are
 digests, and it leaves by age. A Redis that is gone costs no request: it is asked again after a pause, and what was put
-meanwhile is written then.
+meanwhile is written then; whoever wants to wait for that sees in `outage` how long it makes sense.
 
 | key | holds | lives |
 |---|---|---|
@@ -27,6 +27,7 @@ from typing import Any
 
 import msgspec
 
+from turnwire.gateway.stores.outage import Outage
 from turnwire.gateway.stores.store import StoreError
 from turnwire.prompts.recall.seals import Sealer
 from turnwire.prompts.recall.store import MemoryTurnStore, StoredTurn
@@ -94,6 +95,7 @@ class RedisTurnStore:
         self._age = max(1, int(age))
         self._recent = MemoryTurnStore(max_bytes=memory_bytes)
         self._clock = clock
+        self.outage = Outage(clock)
         self._paused_until = 0.0
         self._closing = Event()
         self._todo: queue.Queue[tuple[Callable[[], None], Future[None]] | None] = queue.Queue(_WAITING)
@@ -122,8 +124,12 @@ class RedisTurnStore:
         except queue.Full:
             log.warning("Redis is too slow for the turn store; a turn is kept in memory only")
             return None
-        # While Redis is away, nobody waits for it.
-        return None if self._clock() < self._paused_until else done
+        # While Redis is away for long, nobody waits for it.
+        return None if self.away and not self.outage.left else done
+
+    @property
+    def away(self) -> bool:
+        return self._clock() < self._paused_until
 
     def get(self, space: str, key: str) -> tuple[StoredTurn, ...]:
         found = self._recent.get(space, key)
@@ -134,13 +140,14 @@ class RedisTurnStore:
 
     def _held(self, name: str) -> list[bytes]:
         """What is under a name and can be opened."""
-        if self._clock() < self._paused_until:
+        if self.away:
             return []
         try:
             held: list[bytes] = self._redis.lrange(name, 0, _SAME_KEY - 1)
         except self._failures as error:
             self._pause(error)
             return []
+        self.outage.over()
         opened = [self._sealer.decrypted(value, name) for value in held]
         return [packed for packed in opened if packed is not None]
 
@@ -154,6 +161,7 @@ class RedisTurnStore:
 
     def _pause(self, error: Exception) -> None:
         pause = self.PAUSE_S if isinstance(error, self._silence) else self.REFUSED_S
+        self.outage.seen()
         self._paused_until = self._clock() + pause
         log.warning("the turn store's Redis does not answer, it is left alone for %g s: %s", pause, error)
 
@@ -166,15 +174,13 @@ class RedisTurnStore:
                     continue
                 try:
                     work()
+                    self.outage.over()
                     break
                 except self._failures as error:
                     self._pause(error)
-                    if not done.done():
-                        done.set_result(None)
                     if self._closing.is_set():
                         break
-            if not done.done():
-                done.set_result(None)
+            done.set_result(None)
 
     def _write(self, names: Sequence[str], packed: bytes) -> None:
         with self._redis.pipeline(transaction=False) as pipe:

@@ -98,7 +98,7 @@ class Metrics:
         )
         self.rescues = Counter(
             "turnwire_rescues_total",
-            "Broken model output that was mended, by kind.",
+            "Broken model output that was repaired, by kind.",
             ["model", "kind"],
             registry=registry,
         )

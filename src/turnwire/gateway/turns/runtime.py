@@ -17,13 +17,14 @@ import msgspec
 from turnwire.continuity import SessionTracker, Verdict, compared_with, decode_sketch, session_key, sketch_of
 from turnwire.engines.interface import Engine, EngineInfo
 from turnwire.engines.pool.pool import WorkerPool
+from turnwire.gateway.stores.outage import Lookups, SharedTurns
 from turnwire.parsers import Dialect
 from turnwire.profiles import Profile
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.prompt import Prompt, Tokenizer
 from turnwire.prompts.recall.recall import RecallCache, TurnRecall, ids_within, stored_turn, turn_keys, turn_space
 from turnwire.prompts.recall.seals import Sealer, TurnSealer
-from turnwire.prompts.recall.store import TurnStore
+from turnwire.prompts.recall.store import KnownTurns, TurnStore
 from turnwire.prompts.recall.witness import Witness
 from turnwire.prompts.replay.draft import Draft
 from turnwire.prompts.size import may_exceed, minimum_tokens
@@ -61,6 +62,11 @@ class ModelRuntime:
     # A prompt of which so many bytes are new is built on the event loop: a thread costs more than it saves.
     INLINE_BYTES = 4096
     INLINE_MESSAGES = 500
+    # How long the last bytes of a turn wait for it to be where other processes find it, while the store answers: longer
+    # than it takes to see that it does not.
+    WRITE_S = 2.5
+    # How often a turn is looked up that another process may have put into a store that is away.
+    LOOK_AGAIN_S = 0.5
 
     def __init__(
         self,
@@ -101,6 +107,7 @@ class ModelRuntime:
         self._sealer = sealer
         self._store = store
         self._sessions = sessions
+        self._shared = store if isinstance(store, SharedTurns) else None
         self._recalled = RecallCache()
         self._tracker = tracker if tracker is not None else SessionTracker()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="prompt")
@@ -110,18 +117,31 @@ class ModelRuntime:
         where the engine's server writes it."""
         if not self.writes_prompts:
             return Prompt(ids=(), tail="")
+        if self._shared is None:
+            return await self._built(conversation, tenant, self._store)
+        # A turn that cannot be looked up while the store restarts is worth some seconds: without it, the engine reads
+        # the rest of the prompt again.
+        while True:
+            lookups = Lookups(self._shared)
+            prompt = await self._built(conversation, tenant, lookups)
+            left = self._shared.outage.left if lookups.unanswered else 0.0
+            if not left:
+                return prompt
+            await asyncio.sleep(min(left, self.LOOK_AGAIN_S))
+
+    async def _built(self, conversation: Conversation, tenant: str, store: KnownTurns | None) -> Prompt:
         recall = TurnRecall(
             tokenizer=self.tokenizer,
             tenant=tenant,
             model=self.id,
             session=conversation.context.session or "",
             sealer=self._sealer,
-            store=self._store,
+            store=store,
             cache=self._recalled,
         )
         try:
             draft: Draft | None = None
-            if len(conversation.messages) <= self.INLINE_MESSAGES and (self._store is None or not self._store.waits):
+            if len(conversation.messages) <= self.INLINE_MESSAGES and (store is None or not store.waits):
                 draft = self.builder.begin(conversation, recall, most=self.INLINE_BYTES)
             if draft is not None and draft.work <= self.INLINE_BYTES:
                 return draft.finish()
@@ -217,6 +237,13 @@ class ModelRuntime:
             # Written in order, so that the second is done once both are.
             written = self._store.put(turn_space(turn.tenant, self.id), keys, stored) or written
         return written
+
+    async def written(self, written: Future[None]) -> None:
+        """Wait for what `remember` returned: a slow store is not waited for, one that restarts is."""
+        waiting = {asyncio.wrap_future(written)}
+        _, waiting = await asyncio.wait(waiting, timeout=self.WRITE_S)
+        while waiting and self._shared is not None and (left := self._shared.outage.left):
+            _, waiting = await asyncio.wait(waiting, timeout=left)
 
     def remember_cut(self, turn: TurnRecord[Any]) -> None:
         """Keep what the engine read for a turn that ended early: the next one is compared with it."""

@@ -58,8 +58,6 @@ class Turn:
 
     # How long the opening bytes wait for the engine's first step: a refusal that arrives sooner can still be a status.
     GRACE_S = 0.02
-    # How long the last bytes wait for the turn to be where other processes find it.
-    WRITE_S = 1.0
 
     def __init__(
         self,
@@ -366,8 +364,8 @@ class Turn:
         self._note_outcome()
         # Before the client can know that the turn is over, and ask for the next one.
         if record.exact and (written := runtime.remember(record)) is not None:
-            # So that a client that asks another process next finds its turn there; a slow store is not waited for.
-            await asyncio.wait((asyncio.wrap_future(written),), timeout=self.WRITE_S)
+            # So that a client that asks another process next finds its turn there.
+            await runtime.written(written)
         if self._finished is not None:
             await self._finished(record)
         self._put(data)

@@ -15,7 +15,7 @@ from threading import Lock
 from turnwire.prompts.notes import noted
 from turnwire.prompts.prompt import HistoryKey, RecalledTurn, Tokenizer
 from turnwire.prompts.recall.seals import Sealer, Segment, Unopened
-from turnwire.prompts.recall.store import StoredTurn, TurnStore, call_key, said_key
+from turnwire.prompts.recall.store import KnownTurns, StoredTurn, call_key, said_key
 from turnwire.prompts.recall.witness import content_mark, edits, thought_end, thoughts_as_text, thoughts_mark
 from turnwire.turns import Message, Note, ReasoningBlock, ToolCallBlock
 
@@ -77,7 +77,7 @@ class TurnRecall:
         model: str,
         session: str = "",
         sealer: Sealer | None = None,
-        store: TurnStore | None = None,
+        store: KnownTurns | None = None,
         cache: RecallCache | None = None,
     ) -> None:
         self._tokenizer = tokenizer

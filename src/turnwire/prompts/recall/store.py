@@ -16,7 +16,7 @@ from typing import Protocol
 from turnwire.conventions import letters_and_digits
 from turnwire.prompts.prompt import RecalledTurn
 
-__all__ = ["MemoryTurnStore", "StoredTurn", "TurnStore", "call_key", "said_key"]
+__all__ = ["KnownTurns", "MemoryTurnStore", "StoredTurn", "TurnStore", "call_key", "said_key"]
 
 _SAME_KEY = 4
 _RECORD_OVERHEAD = 400
@@ -34,20 +34,24 @@ class StoredTurn(RecalledTurn, frozen=True, kw_only=True):
         return 4 * len(self.ids) + len(self.text.encode("utf-8", "surrogatepass")) + len(self.shape)
 
 
-class TurnStore(Protocol):
+class KnownTurns(Protocol):
     """`space` keeps tenants and models apart. `waits`: `get` may take longer than memory does, so that no event loop
     should call it."""
 
     @property
     def waits(self) -> bool: ...
 
+    def get(self, space: str, key: str) -> tuple[StoredTurn, ...]:
+        """The turns under a key, newest first. More than one: the same words were said in different turns."""
+        ...
+
+
+class TurnStore(KnownTurns, Protocol):
+    """Turns that can be kept, too."""
+
     def put(self, space: str, keys: Sequence[str], turn: StoredTurn) -> Future[None] | None:
         """Keep a turn under each of the keys. What is returned is done once other processes can find it, or once that
         has failed; None where there are no others."""
-        ...
-
-    def get(self, space: str, key: str) -> tuple[StoredTurn, ...]:
-        """The turns under a key, newest first. More than one: the same words were said in different turns."""
         ...
 
 

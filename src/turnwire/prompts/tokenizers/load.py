@@ -1,7 +1,7 @@
 """Loads a tokenizer from whatever a model comes with, or the one that ships with Turnwire.
 
 Promise: `load_tokenizer` gives exact ids or a TokenizerError that says what to change; nothing is guessed. This is the
-one module of its room that reads files and asks the model hub; what it calls gets bytes.
+one module of its package that reads files and asks the model hub; what it calls gets bytes.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""A request that exists only to use a hosted tool, where nothing here runs it.
+"""A request that exists only to use a hosted tool, or demands a call of one, where nothing here runs it.
 
 Promise: the client gets the vendor's own shape of a tool that failed, with the error code `unavailable`, and never an
 invention of the model in the place of results. No model is asked.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import msgspec
 
@@ -13,7 +15,10 @@ from turnwire.protocols.framing import SSE
 from turnwire.protocols.wire import ErrorReply, TurnFailure
 from turnwire.turns import Message, ToolChoice, Usage
 
-__all__ = ["HostedToolUnavailable", "is_only_for_search", "unavailable_reply"]
+__all__ = ["ANSWERED", "HostedToolUnavailable", "is_only_for_search", "unavailable_reply"]
+
+ANSWERED: Mapping[str, str] = {"web_search": "query", "web_fetch": "url", "code_execution": "code"}
+"""Hosted tools whose failure the API has a block for, and the argument of each."""
 
 _SEARCH_REQUEST = "Perform a web search for the query:"
 """How a harness starts the one message of a request whose answer it reads as search results."""
@@ -23,7 +28,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 class HostedToolUnavailable(TurnFailure):
-    """What a request was made for cannot be done. `tool` is the hosted tool's name, `query` what it would be given."""
+    """What a request was made for cannot be done. `tool` is the hosted tool's name (one of `ANSWERED`), `query` what it
+    would be given, where that is known."""
 
     def __init__(self, tool: str, query: str, *, model: str, stream: bool) -> None:
         super().__init__("invalid_request", f"The tool {tool} is not available on this server.", code="unavailable")
@@ -37,7 +43,7 @@ def is_only_for_search(messages: tuple[Message, ...], hosted: tuple[str, ...], c
     """The query of a request that wants the results of a hosted search and nothing else; None for any other. Such a
     request has no tool of the client's, one message, and a harness's sentence at its start."""
     spoken = [message for message in messages if message.role not in ("system", "developer")]
-    if len(spoken) != 1 or choice.mode == "none" or not any(name.startswith("web_search") for name in hosted):
+    if len(spoken) != 1 or choice.mode == "none" or "web_search" not in hosted:
         return None
     text = spoken[0].text.strip()
     if not text.startswith(_SEARCH_REQUEST):
@@ -72,10 +78,12 @@ def unavailable_reply(failure: HostedToolUnavailable, turn_id: str) -> ErrorRepl
 
 def _content(failure: HostedToolUnavailable, turn_id: str) -> list[dict[str, object]]:
     call_id = f"srvtoolu_{turn_id}"
-    error = {"type": "web_search_tool_result_error", "error_code": "unavailable"}
+    kind = failure.tool
+    error = {"type": f"{kind}_tool_result_error", "error_code": "unavailable"}
+    wanted = {ANSWERED[kind]: failure.query} if failure.query else {}
     return [
-        {"type": "server_tool_use", "id": call_id, "name": failure.tool, "input": {"query": failure.query}},
-        {"type": "web_search_tool_result", "tool_use_id": call_id, "content": error},
+        {"type": "server_tool_use", "id": call_id, "name": kind, "input": wanted},
+        {"type": f"{kind}_tool_result", "tool_use_id": call_id, "content": error},
         {"type": "text", "text": failure.message},
     ]
 

@@ -13,6 +13,7 @@ import msgspec
 from turnwire.conventions import RAW_INPUT, raw_input_schema
 from turnwire.protocols.fields.body import any_value, elements, invalid
 from turnwire.protocols.fields.decoded import DecodedParts, PartNote, PartReader
+from turnwire.protocols.fields.members import MEMBERS, member_notes
 from turnwire.protocols.fields.reader import Fields
 from turnwire.protocols.limits import Limits
 from turnwire.turns import Tool, ToolChoice
@@ -73,6 +74,7 @@ def _tool(wire: Any, path: str, notes: list[PartNote]) -> Tool | None:
         return None
     inner = wire.get(kind)
     body: dict[str, Any] = inner if isinstance(inner, dict) else wire
+    notes += member_notes(MEMBERS["Chat Completions"], {**wire, **body}, path)
     name = body.get("name")
     if not isinstance(name, str) or not name:
         raise invalid(f"{path}.{kind}.name", "must be a string")

@@ -123,7 +123,7 @@ MESSAGES: FieldTable = {
     "anthropic_beta": Field("accepted", "said in the header as well"),
     "user_profile_id": _WHO,
     "workspace_id": _WHO,
-    "container": Field("noted", "code is not executed here"),
+    "container": Field("noted", "there are no containers; code runs at the operator's server, if at all"),
     "mcp_servers": Field("noted", "only servers of the operator's are called: name them in `mcp_toolset` tools"),
     "service_tier": Field("noted", "there is one tier", ("auto", "standard_only")),
     "inference_geo": Field("noted", "there is one place"),

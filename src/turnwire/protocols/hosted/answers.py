@@ -13,9 +13,28 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from turnwire.turns import Finding, HostedAnswer, HostedCalled, HostedUse, TextBlock, ToolCallBlock, ToolResultBlock
+from turnwire.turns import (
+    CodeRun,
+    Finding,
+    HostedAnswer,
+    HostedCalled,
+    HostedUse,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+)
 
-__all__ = ["ERRORS", "CarriedCall", "carried_text", "carrier", "error_text", "read_carrier", "result_block", "within"]
+__all__ = [
+    "ERRORS",
+    "CarriedCall",
+    "carried_text",
+    "carrier",
+    "error_text",
+    "read_carrier",
+    "result_block",
+    "run_text",
+    "within",
+]
 
 ERRORS: Mapping[str, str] = {
     "unavailable": "The tool is not available at the moment.",
@@ -24,6 +43,7 @@ ERRORS: Mapping[str, str] = {
     "invalid_tool_input": "The arguments of the call are not what the tool needs.",
     "query_too_long": "The query is too long.",
     "url_not_accessible": "The page could not be read.",
+    "execution_time_exceeded": "The code ran longer than it may.",
 }
 """The vendors' codes of failures, and what the model reads of each."""
 
@@ -62,7 +82,19 @@ def read_text(answer: HostedAnswer) -> str:
     """What the model reads of an answer."""
     if answer.error:
         return answer.text or error_text(answer.error)
+    if answer.run is not None:
+        return run_text(answer.run)
     return "".join(finding.text for finding in answer.findings) or answer.text
+
+
+def run_text(run: CodeRun) -> str:
+    """What the model reads of a program's run."""
+    parts = [run.stdout]
+    if run.stderr:
+        parts.append(f"[stderr]\n{run.stderr}")
+    if run.return_code:
+        parts.append(f"[exit code {run.return_code}]")
+    return "\n".join(part for part in parts if part) or "(no output)"
 
 
 def result_block(called: HostedCalled, answer: HostedAnswer) -> ToolResultBlock:

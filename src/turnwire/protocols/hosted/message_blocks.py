@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from turnwire.protocols.framing import Framing
-from turnwire.protocols.hosted.answers import carried_text, error_text, read_finding, read_text
-from turnwire.protocols.hosted.offer import FETCH, SEARCH, flat_name
-from turnwire.turns import HostedAnswered, HostedCalled, TextBlock, ToolResultBlock
+from turnwire.protocols.hosted.answers import carried_text, error_text, read_finding, read_text, run_text
+from turnwire.protocols.hosted.offer import BASH, CODE, FETCH, SEARCH, flat_name
+from turnwire.turns import CodeRun, HostedAnswered, HostedCalled, TextBlock, ToolResultBlock
 
 __all__ = ["CALLS", "RESULTS", "called_name", "content_block", "frames", "own_id", "read_result", "runs"]
 
@@ -23,11 +23,13 @@ CALLS: Mapping[str, str] = {"server_tool_use": "srv", "mcp_tool_use": "mcp"}
 RESULTS: Mapping[str, str] = {
     "web_search_tool_result": "srv",
     "web_fetch_tool_result": "srv",
+    "code_execution_tool_result": "srv",
+    "bash_code_execution_tool_result": "srv",
     "mcp_tool_result": "mcp",
 }
 """Blocks that hold the answer to such a call."""
 
-_OWN = frozenset({SEARCH.name, FETCH.name})
+_OWN = frozenset({SEARCH.name, FETCH.name, CODE.name, BASH.name})
 _encode = msgspec.json.Encoder().encode
 _ERROR = "{}_tool_result_error"
 
@@ -70,6 +72,9 @@ def content_block(event: HostedCalled | HostedAnswered) -> dict[str, object]:
             }
             for finding in answer.findings
         ]
+    elif answer.run is not None:
+        written = {"stdout": answer.run.stdout, "stderr": answer.run.stderr, "return_code": answer.run.return_code}
+        content = {"type": f"{kind}_result", **written, "content": []}
     else:
         source = {"type": "text", "media_type": "text/plain", "data": read_text(answer)}
         url = answer.findings[0].url if answer.findings else ""
@@ -107,6 +112,8 @@ def read_result(kind: str, tool_use_id: str, content: Any, is_error: bool) -> To
             text, is_error = error_text(code), True
         case {"content": {"source": {"data": str(data)}}}:
             text = data
+        case {"stdout": str(stdout), "stderr": str(stderr), "return_code": int(code)}:
+            text = run_text(CodeRun(stdout=stdout, stderr=stderr, return_code=code))
         case list():
             text = "".join(_part(part) for part in content if isinstance(part, dict))
         case str():

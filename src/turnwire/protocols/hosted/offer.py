@@ -12,7 +12,19 @@ import msgspec
 
 from turnwire.turns import HostedUse, Tool
 
-__all__ = ["FETCH", "NOTHING", "SEARCH", "HostedOffer", "domains", "flat_name", "server_tools"]
+__all__ = [
+    "BASH",
+    "CODE",
+    "FETCH",
+    "FILES",
+    "NOTHING",
+    "OWN",
+    "SEARCH",
+    "HostedOffer",
+    "domains",
+    "flat_name",
+    "server_tools",
+]
 
 SEARCH = Tool(
     name="web_search",
@@ -24,20 +36,44 @@ FETCH = Tool(
     description="Read the page at an address.",
     schema={"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"]},
 )
+CODE = Tool(
+    name="code_execution",
+    description="Run Python code. The answer is what it writes, so print what you want to see.",
+    schema={"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]},
+)
+BASH = Tool(
+    name="bash_code_execution",
+    description="Run a shell command. The answer is what it writes.",
+    schema={"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
+)
+FILES = Tool(
+    name="file_search",
+    description="Search the files of this conversation. The answer lists passages with the names of their files.",
+    schema={"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
+)
+OWN: Mapping[str, str] = {
+    SEARCH.name: "query",
+    FETCH.name: "url",
+    CODE.name: "code",
+    BASH.name: "command",
+    FILES.name: "query",
+}
+"""The vendors' own tools that can be run here, and the one argument of each."""
 
 
 class HostedOffer(msgspec.Struct, frozen=True):
-    """`kinds` are the vendors' own tools that are run here (`web_search`, `web_fetch`), `servers` the tools of each MCP
-    server by its label."""
+    """`kinds` are the vendors' own tools that are run here (names of `OWN`), `servers` the tools of each MCP server by
+    its label, `stores` the vector stores that can be searched."""
 
     kinds: frozenset[str] = frozenset()
     servers: Mapping[str, tuple[Tool, ...]] = msgspec.field(default_factory=dict)
+    stores: frozenset[str] = frozenset()
 
     @property
     def mark(self) -> str:
         """What tells one offer from another, as decoded tools depend on it."""
         tools = (f"{label}/{tool.name}" for label, offered in self.servers.items() for tool in offered)
-        return ",".join(sorted((*self.kinds, *tools)))
+        return ",".join(sorted((*self.kinds, *tools, *(f"store {store}" for store in self.stores))))
 
 
 NOTHING = HostedOffer()

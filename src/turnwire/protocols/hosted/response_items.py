@@ -12,12 +12,15 @@ import msgspec
 
 from turnwire.protocols.framing import json_line
 from turnwire.protocols.hosted.answers import CarriedCall, read_carrier, read_text
-from turnwire.turns import HostedAnswer, HostedAnswered, HostedCalled
+from turnwire.turns import Finding, HostedAnswer, HostedAnswered, HostedCalled
 
 __all__ = ["HOSTED_ITEMS", "answered_events", "called_events", "finished_item", "read_call"]
 
-HOSTED_ITEMS = frozenset({"web_search_call", "mcp_call"})
+HOSTED_ITEMS = frozenset({"web_search_call", "file_search_call", "code_interpreter_call", "mcp_call"})
 """The types of items that hold such calls."""
+
+CONTAINER = "cntr_operator"
+"""The one place where code runs: the operator's server. Items must name a container."""
 
 
 def called_events(called: HostedCalled, place: int) -> list[tuple[str, bytes]]:
@@ -33,20 +36,25 @@ def called_events(called: HostedCalled, place: int) -> list[tuple[str, bytes]]:
             ("response.mcp_call_arguments.delta", where + b',"delta":' + arguments),
             ("response.mcp_call_arguments.done", where + b',"arguments":' + arguments),
         ]
-    return [
-        *events,
-        ("response.web_search_call.in_progress", where),
-        ("response.web_search_call.searching", where),
-    ]
+    name = f"response.{item['type']}"
+    if called.use.kind == "code_execution":
+        code = json_line(item["code"])
+        return [
+            *events,
+            (f"{name}.in_progress", where),
+            (f"{name}_code.delta", where + b',"delta":' + code),
+            (f"{name}_code.done", where + b',"code":' + code),
+            (f"{name}.interpreting", where),
+        ]
+    return [*events, (f"{name}.in_progress", where), (f"{name}.searching", where)]
 
 
 def answered_events(event: HostedAnswered, place: int, item: dict[str, Any]) -> list[tuple[str, bytes]]:
     """The names and members of the events that end it."""
-    mcp = event.call.use.kind == "mcp"
-    name = "response.mcp_call" if mcp else "response.web_search_call"
-    end = "failed" if mcp and event.answer.error else "completed"
+    # Only calls of MCP tools have an event for a failure; of the others the item's status says it.
+    end = "failed" if item["type"] == "mcp_call" and event.answer.error else "completed"
     return [
-        (f"{name}.{end}", _where(item, place)),
+        (f"response.{item['type']}.{end}", _where(item, place)),
         ("response.output_item.done", b'"output_index":%d,"item":%b' % (place, json_line(item))),
     ]
 
@@ -76,20 +84,44 @@ def _item(called: HostedCalled, status: str, answer: HostedAnswer | None = None)
             "error": read_text(answer) if answer is not None and failed else None,
             "approval_request_id": None,
         }
-    query = _query(called.arguments)
+    if called.use.kind == "code_execution":
+        outputs = None if answer is None else [{"type": "logs", "logs": read_text(answer)}]
+        return {
+            "id": f"ci_{called.call_id}",
+            "type": "code_interpreter_call",
+            "status": status,
+            "code": _argument(called.arguments, "code"),
+            "container_id": CONTAINER,
+            "outputs": outputs,
+        }
+    query = _argument(called.arguments, "query")
+    if called.use.kind == "file_search":
+        results = None if answer is None else [_passage(finding) for finding in answer.findings]
+        searched = {"id": f"fs_{called.call_id}", "type": "file_search_call", "status": status}
+        return {**searched, "queries": [query], "results": results}
     action: dict[str, Any] = {"type": "search", "query": query, "queries": [query]}
     if answer is not None:
         action["sources"] = [{"type": "url", "url": finding.url} for finding in answer.findings]
     return {"id": f"ws_{called.call_id}", "type": "web_search_call", "status": status, "action": action}
 
 
-def _query(arguments: str) -> str:
+def _passage(finding: Finding) -> dict[str, Any]:
+    return {
+        "file_id": finding.file or finding.url or finding.title,
+        "filename": finding.title,
+        "score": finding.score,
+        "text": finding.text,
+        "attributes": {},
+    }
+
+
+def _argument(arguments: str, name: str) -> str:
     try:
         value = msgspec.json.decode(arguments)
     except (msgspec.DecodeError, RecursionError):
         return ""
-    query = value.get("query") if isinstance(value, dict) else None
-    return query if isinstance(query, str) else ""
+    given = value.get(name) if isinstance(value, dict) else None
+    return given if isinstance(given, str) else ""
 
 
 def _where(item: dict[str, Any], place: int) -> bytes:

@@ -2,8 +2,8 @@
 
 Promise: every tool the client itself can run reaches the model under a name that is unique in the request, and a call
 by that name finds its way back to the client's own words (`name`, `namespace`, kind of item). What only OpenAI's
-servers could run is offered where the gateway runs it, else left out and noted, never refused. The same definitions
-always give the same names.
+servers could run is offered where the gateway runs it, else left out and noted. Only a search in vector stores that
+are not here is refused, as the vendor does. The same definitions always give the same names.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import msgspec
 from turnwire.conventions import raw_input_schema
 from turnwire.protocols.fields.body import invalid
 from turnwire.protocols.fields.decoded import PartNote
-from turnwire.protocols.hosted.offer import NOTHING, SEARCH, HostedOffer, domains, server_tools
+from turnwire.protocols.fields.members import MEMBERS, member_notes
+from turnwire.protocols.hosted.offer import CODE, FILES, NOTHING, SEARCH, HostedOffer, domains, server_tools
 from turnwire.turns import HostedUse, Tool
 
 __all__ = ["CallKind", "Origin", "Toolbox", "flat_name"]
@@ -117,6 +118,7 @@ class Toolbox:
             place = f"[{index}]"
             if not isinstance(definition, dict):
                 raise invalid(place, "must be an object")
+            self._notes += member_notes(MEMBERS["Responses"], definition, place)
             if definition.get("type") == "namespace":
                 added += self._namespace(definition, place, deferred)
             elif run_here := self._run_here(definition, place):
@@ -161,6 +163,11 @@ class Toolbox:
                 blocked=domains(listed.get("blocked_domains")),
             )
             found = [(SEARCH, use)]
+        elif kind == "code_interpreter" and CODE.name in offer.kinds:
+            self._without_container(definition, path)
+            found = [(_INTERPRETER, HostedUse(kind="code_execution", server=CODE.name))]
+        elif kind == "file_search":
+            found = [(FILES, self._file_search(definition, path))]
         elif kind == "mcp":
             label, allowed = definition.get("server_label"), definition.get("allowed_tools")
             if isinstance(label, str) and label in offer.servers:
@@ -178,6 +185,32 @@ class Toolbox:
                 self.hosted[tool.name] = use
         return [tool.name for tool, _ in found if tool.name in self.hosted]
 
+    def _file_search(self, definition: dict[str, Any], path: str) -> HostedUse:
+        """How files may be searched. A store that is not here is refused: without it any answer would be invented."""
+        offer = self._offer_of_gateway
+        wanted = definition.get("vector_store_ids")
+        if not isinstance(wanted, list) or not wanted or not all(isinstance(each, str) for each in wanted):
+            raise invalid(f"{path}.vector_store_ids", "file_search needs the ids of vector stores")
+        missing = next((each for each in wanted if each not in offer.stores), None)
+        if missing is not None:
+            way = f"known here: {', '.join(sorted(offer.stores))}" if offer.stores else "no files are searched here"
+            raise invalid(f"{path}.vector_store_ids", f"Vector store with id [{missing[:64]}] not found; {way}")
+        if definition.get("filters"):
+            text = "filters: not used; the server searches all of its files"
+            self._notes.append(PartNote("tools.option_ignored", path, text, "filters"))
+        most = definition.get("max_num_results")
+        if most is not None and (not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= 50):
+            raise invalid(f"{path}.max_num_results", "must be a whole number from 1 to 50")
+        return HostedUse(kind="file_search", server=FILES.name, stores=tuple(wanted), results=most)
+
+    def _without_container(self, definition: dict[str, Any], path: str) -> None:
+        """Note what a request says of its container: code runs where the operator's server runs it."""
+        container = definition.get("container")
+        asked = set(container) - {"type"} if isinstance(container, dict) else {"id"} if container else set()
+        if asked:
+            text = f"containers are not kept here; {', '.join(sorted(asked))[:64]} of code_interpreter is not used"
+            self._notes.append(PartNote("tools.option_ignored", path, text, "container"))
+
     def _namespace(self, definition: dict[str, Any], path: str, deferred: bool) -> list[str]:
         namespace = _text(definition, "name", path)
         if not namespace:
@@ -191,6 +224,7 @@ class Toolbox:
             place = f"{path}.tools[{index}]"
             if not isinstance(tool, dict):
                 raise invalid(place, "must be an object")
+            self._notes += member_notes(MEMBERS["Responses"], tool, place)
             # The namespace's own description is said once, with its first tool: nothing is lost, nothing repeated.
             name = self._one(tool, place, namespace, about if not added else "", deferred)
             if name is not None:
@@ -275,6 +309,9 @@ class Toolbox:
         self.tools.append(msgspec.structs.replace(tool, name=name, namespace=origin.namespace))
         return name
 
+
+_INTERPRETER = msgspec.structs.replace(CODE, name="code_interpreter")
+"""Code execution under the name that this API has for it."""
 
 SEARCH_SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from turnwire.protocols.anthropic.echo import Echo, ThreadLink
-from turnwire.protocols.anthropic.hosted import HostedToolUnavailable, is_only_for_search
+from turnwire.protocols.anthropic.hosted import ANSWERED, HostedToolUnavailable, is_only_for_search
 from turnwire.protocols.anthropic.request.context_management import (
     TokenCounter,
     apply_edits,
@@ -20,7 +20,7 @@ from turnwire.protocols.anthropic.request.context_management import (
     read_edits,
 )
 from turnwire.protocols.anthropic.request.messages import effort_of, read_messages
-from turnwire.protocols.anthropic.request.tools import read_tool_choice, read_tools
+from turnwire.protocols.anthropic.request.tools import demanded_hosted, read_tool_choice, read_tools
 from turnwire.protocols.anthropic.vocabulary import turn_of
 from turnwire.protocols.context import dispatch_opt_in, side_class, turn_context
 from turnwire.protocols.fields.body import invalid
@@ -113,7 +113,7 @@ class _Request:
             context=self._context(read.messages, read.tools, bool(offered.hosted), output, extensions),
         )
         stream = fields.flag("stream")
-        self._refuse_search(conversation, offered.hosted, stream)
+        self._refuse_unavailable(conversation, offered.hosted, stream)
         applied: tuple[dict[str, Any], ...] = ()
         if edits and not continued:
             conversation, applied = apply_edits(conversation, edits, count_tokens)
@@ -138,13 +138,19 @@ class _Request:
             report=extensions.report,
         )
 
-    def _refuse_search(self, conversation: Conversation, hosted: tuple[str, ...], stream: bool) -> None:
-        """A request made only to search gets the search's error: a model would answer it with inventions."""
-        if not self.runs or conversation.tools:
+    def _refuse_unavailable(self, conversation: Conversation, hosted: tuple[str, ...], stream: bool) -> None:
+        """A request made only to search, or one that demands a hosted call, gets the tool's error: a model would
+        answer it with inventions."""
+        if not self.runs or not hosted:
+            return
+        demanded = demanded_hosted(self.fields, conversation.tools, hosted)
+        if demanded is not None and demanded in ANSWERED:
+            raise HostedToolUnavailable(demanded, "", model=conversation.model, stream=stream)
+        if conversation.tools:
             return
         query = is_only_for_search(conversation.messages, hosted, conversation.tool_choice)
         if query is not None:
-            raise HostedToolUnavailable(hosted[0], query, model=conversation.model, stream=stream)
+            raise HostedToolUnavailable("web_search", query, model=conversation.model, stream=stream)
 
     # ------------------------------------------------------------------------------------------ the fields
 

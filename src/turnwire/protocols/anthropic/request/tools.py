@@ -7,17 +7,19 @@ hosted tool is left out and noted, never refused.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
 from turnwire.protocols.fields.body import any_value, elements, first_byte, invalid, part
 from turnwire.protocols.fields.decoded import DecodedParts, PartNote, PartReader
+from turnwire.protocols.fields.members import MEMBERS, member_notes
 from turnwire.protocols.fields.reader import Fields
-from turnwire.protocols.hosted.offer import FETCH, NOTHING, SEARCH, HostedOffer, domains, server_tools
+from turnwire.protocols.hosted.offer import BASH, CODE, FETCH, NOTHING, SEARCH, HostedOffer, domains, server_tools
 from turnwire.protocols.limits import Limits
 from turnwire.turns import JSON, HostedUse, Tool, ToolChoice
 
-__all__ = ["OfferedTools", "WireTool", "read_tool_choice", "read_tools", "tool_from"]
+__all__ = ["OfferedTools", "WireTool", "demanded_hosted", "read_tool_choice", "read_tools", "tool_from"]
 
 
 class WireTool(msgspec.Struct):
@@ -43,6 +45,7 @@ class _WireChoice(msgspec.Struct):
 
 
 _TOOL = msgspec.json.Decoder(WireTool)
+_RAW_MEMBERS: msgspec.json.Decoder[Mapping[str, Any]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _CHOICE = msgspec.json.Decoder(_WireChoice)
 _MODES: Mapping[str, str] = {"auto": "auto", "any": "required", "none": "none", "tool": "named"}
 
@@ -93,8 +96,14 @@ _CLIENT_TOOLS: Mapping[str, tuple[str, dict[str, JSON]]] = {
 """Tools that the client runs but names only by type: prefix of the type, what they do, their arguments."""
 
 
-_KINDS: Mapping[str, Tool] = {"web_search_": SEARCH, "web_fetch_": FETCH}
-"""Hosted tools that a gateway can run: prefix of the type, and how the model sees them."""
+_KINDS: Mapping[str, tuple[Tool, ...]] = {
+    "web_search_": (SEARCH,),
+    "web_fetch_": (FETCH,),
+    "code_execution_20250522": (CODE,),
+    "code_execution_": (CODE, BASH),
+}
+"""Hosted tools that a gateway can run: prefix of the type (the first that fits counts), and how the model sees them.
+Only the first version of code execution has no shell."""
 
 
 class OfferedTools(msgspec.Struct, frozen=True):
@@ -130,6 +139,7 @@ def _tools(data: bytes, limits: Limits, offer: HostedOffer) -> OfferedTools:
     for index, item in enumerate(items):
         path = f".{index}"
         wire = part(_TOOL, item, path)
+        notes += member_notes(MEMBERS["Messages"], part(_RAW_MEMBERS, item, path), path)
         run_here = _run_here(wire, offer)
         for own, use in run_here:
             uses[own.name] = use
@@ -161,18 +171,21 @@ def _run_here(wire: WireTool, offer: HostedOffer) -> list[tuple[Tool, HostedUse]
     kind = wire.type or ""
     if kind == "mcp_toolset":
         return server_tools(offer, wire.mcp_server_name or "", None)
-    for prefix, tool in _KINDS.items():
-        if kind.startswith(prefix) and tool.name in offer.kinds:
-            name = wire.name or tool.name
-            use = HostedUse(
-                kind="web_search" if tool is SEARCH else "web_fetch",
+    own = next((tools for prefix, tools in _KINDS.items() if kind.startswith(prefix)), ())
+    return [
+        (
+            tool if tool is BASH else msgspec.structs.replace(tool, name=wire.name or tool.name),
+            HostedUse(
+                kind=tool.name,  # type: ignore[arg-type]
                 server=tool.name,
                 most=wire.max_uses,
                 allowed=domains(wire.allowed_domains),
                 blocked=domains(wire.blocked_domains),
-            )
-            return [(msgspec.structs.replace(tool, name=name), use)]
-    return []
+            ),
+        )
+        for tool in own
+        if tool.name in offer.kinds
+    ]
 
 
 def read_tool_choice(
@@ -206,6 +219,17 @@ def read_tool_choice(
             raise invalid("tool_choice", "type 'any' needs at least one tool")
         notes.add("tools.choice_ignored", "tool_choice forces a call, but no tool is offered")
     return ToolChoice(mode="none" if mode == "none" else "auto", parallel=parallel)
+
+
+def demanded_hosted(fields: Fields, tools: tuple[Tool, ...], hosted: tuple[str, ...]) -> str | None:
+    """The hosted tool that a request demands a call of, where it is not offered; None where the model is free."""
+    raw = fields.raw("tool_choice")
+    if raw is None or first_byte(raw) != "{":
+        return None
+    wire = part(_CHOICE, raw, "tool_choice")
+    if wire.type == "any":
+        return hosted[0] if hosted and not tools else None
+    return wire.name if wire.type == "tool" and wire.name in hosted else None
 
 
 def tool_from(wire: WireTool, path: str, limits: Limits) -> Tool | None:

@@ -1,6 +1,7 @@
 """The choice among the tools of a Responses request.
 
-Promise: a named tool must be on offer; a choice of what cannot be run here becomes `auto`, with a note.
+Promise: a named tool must be on offer, and a demanded call of what cannot be run here is refused: the answer would be
+an invention.
 """
 
 from __future__ import annotations
@@ -45,15 +46,15 @@ def _object_choice(value: dict[str, Any], fields: Fields, toolbox: Toolbox, para
     hosted = next((name for name, use in toolbox.hosted.items() if _is_kind(kind, value, use)), None)
     if hosted is not None:
         return ToolChoice(mode="named", name=hosted, parallel=parallel)
-    text = f"tool_choice '{str(kind)[:64]}' names a tool that cannot be run here; auto is used"
-    fields.notes.add("tools.choice_ignored", text)
-    return ToolChoice(parallel=parallel)
+    raise invalid("tool_choice", f"a call of '{str(kind)[:64]}' is demanded, but nothing here runs it; use auto")
 
 
 def _is_kind(kind: object, value: dict[str, Any], use: HostedUse) -> bool:
     """Whether a choice names this tool of the gateway's own."""
     if use.kind == "mcp":
         return kind == "mcp" and value.get("server_label") == use.server and value.get("name") in (None, use.tool)
+    if use.kind == "code_execution":
+        return kind == "code_interpreter"
     return isinstance(kind, str) and kind.startswith(use.kind)
 
 

@@ -33,7 +33,16 @@ from turnwire.turns import Conversation, HostedUse, Message, OutputFormat, TextB
 
 __all__ = ["RequestBody", "decode", "decode_request", "is_codex", "read_request"]
 
-INCLUDABLE = frozenset({"reasoning.encrypted_content"})
+INCLUDABLE = frozenset(
+    {
+        "reasoning.encrypted_content",
+        "web_search_call.action.sources",
+        "code_interpreter_call.outputs",
+        "file_search_call.results",
+    }
+)
+"""What a client may ask to be included; results of tools that the gateway runs always are."""
+
 PRIORITY_OF_TIER = {"priority": 1, "fast": 1, "flex": -1}
 
 

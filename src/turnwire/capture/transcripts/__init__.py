@@ -1,0 +1,1 @@
+"""Sessions that a harness wrote down itself, as captured turns."""
