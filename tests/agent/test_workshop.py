@@ -11,7 +11,7 @@ import pytest
 
 from tests.gateway.conftest import Serve
 from tests.gateway.test_messages import records
-from turnwire.agent import Answered, AsyncChatSession, Grounding, Library, Refused, TextDelta
+from turnwire.agent import Answered, AsyncChatSession, Grounding, Library, Refused, StepFinished, TextDelta
 
 from .conftest import call_text
 
@@ -105,6 +105,38 @@ async def test_an_answer_is_shown_only_if_what_was_found_supports_it(
         assert isinstance(events[-1], Refused)
         assert (shown, events[-1].withheld) == ("I do not know.", "On Thursday.")
     assert session.history[-1]["content"] == shown
+    await session.close()
+    await library.close()
+
+
+async def test_a_checked_answer_streams_and_ends_where_it_is_not_supported(serve: Serve) -> None:
+    said = "The chess club meets on Thursday.\n\nIt begins at 18:00.\n\nIt meets on Mars. " + "And so on. " * 20
+    answer = {"text": said, "delay_ms": 10}
+    wrong = judge("no") | {"match": "Answer to check: It meets on Mars."}
+    client = await serve({"text": search("chess")}, answer, wrong, judge("yes"))
+    session, library = await grounded(client)
+    events = [event async for event in session.stream("When does the chess club meet?")]
+    shown = [event.text for event in events if isinstance(event, TextDelta)]
+    assert shown == ["The chess club meets on Thursday.\n\n", "It begins at 18:00.\n\n", "I do not know."]
+    ended = events[-1]
+    assert isinstance(ended, Refused)
+    assert (ended.text, ended.withheld.startswith("It meets on Mars.")) == ("".join(shown), True)
+    assert session.history[-1]["content"] == ended.text
+    # The first paragraph was read while the model still wrote.
+    kinds = [type(event) for event in events]
+    assert kinds.index(TextDelta) < len(kinds) - 1 - kinds[::-1].index(StepFinished)
+    await session.close()
+    await library.close()
+
+
+async def test_a_check_of_the_whole_answer_shows_nothing_of_one_that_is_wrong_at_its_end(serve: Serve) -> None:
+    said = "The chess club meets on Thursday.\n\nIt meets on Mars."
+    client = await serve({"text": search("chess")}, {"text": said}, judge("no"))
+    session, library = await grounded(client)
+    session.grounding = Grounding("I do not know.", whole=True)
+    ended = await session.chat("When does the chess club meet?")
+    assert isinstance(ended, Refused)
+    assert (ended.text, ended.withheld) == ("I do not know.", said)
     await session.close()
     await library.close()
 

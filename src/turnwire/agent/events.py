@@ -115,7 +115,8 @@ class Answered(_Event, frozen=True, tag="answered"):
 
 
 class Refused(_Event, frozen=True, tag="refused"):
-    """The answer was not supported by what was retrieved; `text` says so in its place, `withheld` is what it was."""
+    """The answer was not supported by what was retrieved: `text` is what was shown, the refusal at its end; `withheld`
+    is what was not."""
 
     text: str
     withheld: str

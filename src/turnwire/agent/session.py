@@ -28,7 +28,7 @@ from turnwire.agent.events import (
     TextDelta,
     Tokens,
 )
-from turnwire.agent.grounding import Grounding
+from turnwire.agent.grounding import Grounding, GuardedText
 from turnwire.agent.memory import Memory, chars
 from turnwire.agent.stitching import Call, Stitcher, StitchError
 from turnwire.agent.tools import Tool
@@ -43,7 +43,7 @@ _MOST_AT_ONCE = 8
 class AsyncChatSession:
     """A conversation with one model. `tools` are Python functions or `Tool`s; `options` are further fields of the
     request (temperature, max_tokens, …); `max_steps` is how often the model may be asked within a turn before it has to
-    answer; `grounding` holds an answer back until it is checked; `approve` is asked before each tool runs; without it
+    answer; `grounding` shows of an answer what passed its check; `approve` is asked before each tool runs; without it
     all of them do."""
 
     def __init__(
@@ -149,6 +149,7 @@ class _Turn:
         self.steps = 0
         self.tokens = Tokens()
         self.stitcher = Stitcher()
+        self.guard: GuardedText | None = None
         self.places = asyncio.Semaphore(_MOST_AT_ONCE)
 
     async def run(self) -> None:
@@ -181,11 +182,12 @@ class _Turn:
         if final:
             self._limited(calls)
         else:
-            await self._answered(model)
+            self._answered()
 
     async def _step(self, model: str, final: bool) -> tuple[list[Call], list[dict[str, Any]]]:
         """Ask once. The calls that were made, and their results in order."""
         session, self.stitcher = self.session, Stitcher()
+        self.guard = guard = self._guard(model)
         body = self._body(model, final)
         self.emit(StepStarted(step=self.steps))
         calls: list[Call] = []
@@ -207,11 +209,16 @@ class _Turn:
                                 running.start(part, early=True)
                                 # It begins now, not when the rest of what was just read is worked off.
                                 await asyncio.sleep(0)
-                        elif not (session.grounding and isinstance(part, TextDelta)):
+                        elif guard is not None and isinstance(part, TextDelta):
+                            guard.feed(part.text)
+                        else:
                             self.emit(part)
             over = True
             late = self.stitcher.end()
             calls += late
+            if guard is not None:
+                # Before calls a model says what it is about to do; only what it says in the end is an answer.
+                await guard.end(last=not calls)
             self._counted(body)
             if final:
                 return calls, []
@@ -219,6 +226,8 @@ class _Turn:
                 running.start(call, early=False)
             return calls, await running.results()
         except BaseException:
+            if guard is not None:
+                guard.stop()
             stopped = await running.stop()
             if over and calls and len(stopped) == len(calls):
                 self.memory.add([self._spoken(), *stopped])
@@ -250,23 +259,29 @@ class _Turn:
 
     # ------------------------------------------------------------------------------------------------------- the end
 
-    async def _answered(self, model: str) -> None:
-        text, grounding = self.stitcher.text, self.session.grounding
+    def _guard(self, model: str) -> GuardedText | None:
+        grounding = self.session.grounding
         if grounding is None:
+            return None
+        return grounding.guard(
+            self.session.endpoint,
+            model,
+            question=self.question,
+            messages=self.memory.messages,
+            show=lambda text: self.emit(TextDelta(text=text)),
+        )
+
+    def _answered(self) -> None:
+        text, grounding, guard = self.stitcher.text, self.session.grounding, self.guard
+        if grounding is None or guard is None or (guard.supported and guard.shown):
             self.memory.add([self._spoken()])
             self.emit(Answered(text=text, steps=self.steps, tokens=self.tokens))
             return
-        supported = await grounding.supports(
-            self.session.endpoint, model, question=self.question, answer=text, messages=self.memory.messages
-        )
-        if supported:
-            self.memory.add([self._spoken()])
-            self.emit(TextDelta(text=text))
-            self.emit(Answered(text=text, steps=self.steps, tokens=self.tokens))
-        else:
-            self.memory.add([{"role": "assistant", "content": grounding.refusal}])
-            self.emit(TextDelta(text=grounding.refusal))
-            self.emit(Refused(text=grounding.refusal, withheld=text, steps=self.steps, tokens=self.tokens))
+        self.emit(TextDelta(text=grounding.refusal))
+        said = guard.shown + grounding.refusal
+        self.memory.add([{"role": "assistant", "content": said}])
+        withheld = text[len(guard.shown) :]
+        self.emit(Refused(text=said, withheld=withheld, steps=self.steps, tokens=self.tokens))
 
     def _limited(self, calls: list[Call]) -> None:
         text = self.stitcher.text
@@ -286,7 +301,7 @@ class _Turn:
 
     def _shown(self) -> str:
         """What of an unfinished step was seen."""
-        return "" if self.session.grounding else self.stitcher.text
+        return self.stitcher.text if self.guard is None else self.guard.shown
 
     def _leave_valid(self) -> None:
         """An unfinished step keeps only what was seen of it; a turn in which nothing was said or done never was."""
