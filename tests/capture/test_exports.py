@@ -118,7 +118,14 @@ async def test_spans_follow_the_conventions_and_hold_content_only_when_asked(fol
     assert names == ["prefill", "reasoning", "text", "tool_call", "tool_call"]
     assert all(len(span["traceId"]) == 32 and len(span["spanId"]) == 16 for span in spans)
     assert "What is in /a" not in json.dumps(told)
-    assert "What is in /a" in json.dumps(otlp_spans(turns, content=True))
+    content = otlp_spans(turns[:1], content=True)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"]
+    said = {one["key"]: one["value"].get("stringValue") for one in content}
+    heard = json.loads(said["gen_ai.input.messages"])
+    assert [message["role"] for message in heard] == ["system", "user"]
+    assert heard[1]["parts"] == [{"type": "text", "content": "What is in /a and /b?"}]
+    (answered,) = json.loads(said["gen_ai.output.messages"])
+    assert [part["type"] for part in answered["parts"]] == ["reasoning", "text", "tool_call", "tool_call"]
+    assert answered["finish_reason"] == "tool_calls"
 
 
 async def test_trajectories_hold_the_whole_session_with_exact_ids(folder: Path) -> None:

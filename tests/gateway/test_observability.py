@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from turnwire.gateway.telemetry.journal import JsonLines
+from turnwire.gateway.telemetry.pushing import INSTRUMENTS, PushedMetrics, open_pushed_metrics
 from turnwire.gateway.telemetry.tracing import Tracing, TracingError, open_tracing
 
 from .conftest import Client, Serve
@@ -201,7 +202,33 @@ async def test_turns_become_spans_under_the_clients_own(serve: Serve) -> None:
     assert not any("hunter2" in span.to_json() for span in named.values())
 
 
+async def test_turns_are_counted_on_the_instruments_of_the_conventions(serve: Serve) -> None:
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+    reader = InMemoryMetricReader()
+    client = await serve({"text": "Hm.\n</think>\n\nYes, of course.", "first_delay_ms": 5, "delay_ms": 1})
+    client.gateway.pushed_metrics = PushedMetrics(MeterProvider([reader]))
+    await client.post("/v1/messages", request(messages=[{"role": "user", "content": SECRET_WORDS}], stream=False))
+    (row,) = client.gateway.journal.last(1)
+    data: Any = reader.get_metrics_data()
+    assert "hunter2" not in data.to_json()
+    metrics = data.resource_metrics[0].scope_metrics[0].metrics
+    named = {metric.name: (metric.unit, list(metric.data.data_points)) for metric in metrics}
+    assert set(named) == set(INSTRUMENTS)
+    unit, points = named["gen_ai.client.token.usage"]
+    assert unit == "{token}"
+    counted = {point.attributes["gen_ai.token.type"]: point.sum for point in points}
+    assert counted == {"input": row.prompt_tokens, "output": row.output_tokens}
+    (whole,) = named["gen_ai.server.request.duration"][1]
+    assert (whole.count, whole.sum) == (1, row.seconds)
+    assert whole.attributes["gen_ai.request.model"] == "test-model"
+
+
 def test_tracing_is_off_unless_asked_for_and_says_what_it_needs() -> None:
     assert open_tracing(None) is None
+    assert open_pushed_metrics(None) is None
+    with pytest.raises(TracingError, match="--push-metrics nowhere: give the address"):
+        open_pushed_metrics("nowhere")
     with pytest.raises(TracingError, match="OTLP"):
         open_tracing("nowhere")

@@ -78,6 +78,29 @@ async def test_a_turn_is_cancelled_and_its_engine_with_it(serve: Serve) -> None:
             await asyncio.sleep(0.01)
 
 
+async def test_facts_are_searched_and_the_answer_is_checked_against_them_while_it_streams(serve: Serve) -> None:
+    search = CALL.replace("calculate", "search_facts").replace("expression", "query").replace("2 * 21", "chess")
+    lines = (
+        {"text": "No.\n</think>\n\nno", "match": "Answer to check: It meets on Mars."},
+        {"text": "Well.\n</think>\n\nyes", "match": "Is every statement of fact"},
+        {"text": search},
+        {"text": "Found.\n</think>\n\nThe chess club meets on Thursday.\n\nIt meets on Mars."},
+    )
+    client = await serve(*lines)
+    async with tab(
+        client, tools="always", facts=["The chess club meets on Thursday.", "The lab opens at ten."]
+    ) as socket:
+        await until(socket, "ready")
+        await socket.send_json({"type": "ask", "text": "When does the chess club meet?"})
+        heard = await until(socket, "answered", "refused", "failed")
+        (found,) = [event for event in heard if event["type"] == "tool_finished"]
+        assert found["content"].startswith("- The chess club meets on Thursday.")
+        shown = [event["text"] for event in heard if event["type"] == "text_delta"]
+        assert shown[0] == "The chess club meets on Thursday.\n\n"
+        assert (heard[-1]["type"], heard[-1]["withheld"]) == ("refused", "It meets on Mars.")
+        assert heard[-1]["text"] == "".join(shown)
+
+
 async def test_where_there_are_keys_a_tab_brings_one(serve: Serve, tmp_path: Path) -> None:
     keys = tmp_path / "keys.toml"
     keys.write_text(f'[[key]]\nname = "ann"\nhash = "{hash_key("tw-secret")}"\n')

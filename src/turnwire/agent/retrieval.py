@@ -30,7 +30,8 @@ class Passage(msgspec.Struct, frozen=True):
 
 
 class Library:
-    """`model` is the embedding model. `input_types`: send `input_type` query and passage, which some models need."""
+    """`model` is the embedding model. `input_types`: send `input_type` query and passage, which some models need.
+    `endpoint` is used where it is given, instead of one for `base_url`."""
 
     def __init__(
         self,
@@ -40,8 +41,9 @@ class Library:
         *,
         api_key: str | None = None,
         input_types: bool = False,
+        endpoint: Endpoint | None = None,
     ) -> None:
-        self._endpoint = Endpoint(base_url, api_key=api_key)
+        self._endpoint = endpoint or Endpoint(base_url, api_key=api_key)
         self._model = model
         self._texts = list(texts)
         self._vectors: list[list[float]] = []

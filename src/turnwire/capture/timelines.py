@@ -10,7 +10,11 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
 
+import msgspec
+
 from turnwire.capture.format import CapturedTurn
+from turnwire.capture.trajectories import request_messages
+from turnwire.turns import Message, ReasoningBlock, TextBlock, ToolCallBlock, ToolResultBlock
 
 __all__ = ["otlp_spans", "perfetto_trace"]
 
@@ -66,8 +70,8 @@ def otlp_spans(turns: Iterable[CapturedTurn], *, content: bool = False) -> dict[
             "turnwire.worker": summary.get("worker"),
         }
         if content:
-            attributes["gen_ai.input.messages"] = turn.request.body
-            attributes["gen_ai.output.messages"] = turn.text
+            attributes["gen_ai.input.messages"] = _json([_message(one) for one in request_messages(turn)])
+            attributes["gen_ai.output.messages"] = _json([_answer(turn)])
         spans.append(_span(trace, span, "", f"chat {turn.model}", _CLIENT, turn.at, turn.seconds, attributes))
         if summary.get("failure"):
             spans[-1]["status"] = {"code": 2, "message": str(summary["failure"])}
@@ -83,6 +87,39 @@ def otlp_spans(turns: Iterable[CapturedTurn], *, content: bool = False) -> dict[
             {"resource": {"attributes": _attributes({"service.name": "turnwire"})}, "scopeSpans": [scope]}
         ]
     }
+
+
+def _message(message: Message) -> dict[str, Any]:
+    return {"role": message.role, "parts": [part for block in message.blocks if (part := _part(block))]}
+
+
+def _part(block: object) -> dict[str, Any] | None:
+    """A block as the conventions name its kind; None for one that has no text."""
+    if isinstance(block, TextBlock):
+        return {"type": "text", "content": block.text}
+    if isinstance(block, ReasoningBlock):
+        return {"type": "reasoning", "content": block.text}
+    if isinstance(block, ToolCallBlock):
+        return {"type": "tool_call", "id": block.id, "name": block.name, "arguments": block.arguments}
+    if isinstance(block, ToolResultBlock):
+        said = "\n".join(one.text for one in block.content if isinstance(one, TextBlock))
+        return {"type": "tool_call_response", "id": block.call_id, "response": said}
+    return None
+
+
+def _answer(turn: CapturedTurn) -> dict[str, Any]:
+    ids = iter(turn.call_ids)
+    parts = [
+        {"type": "tool_call", "id": next(ids, ""), "name": block.name, "arguments": block.arguments}
+        if block.kind == "tool_call"
+        else {"type": block.kind, "content": block.text}
+        for block in turn.blocks
+    ]
+    return {"role": "assistant", "parts": parts, "finish_reason": turn.finish}
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _span(

@@ -17,7 +17,7 @@ from turnwire.protocols.limits import Limits
 from turnwire.protocols.wire import TurnFailure
 from turnwire.turns import Message, TextBlock, ToolResultBlock
 
-__all__ = ["VERSION", "trajectories"]
+__all__ = ["VERSION", "request_messages", "trajectories"]
 
 VERSION = "ATIF-v1.4"
 _SIDE = frozenset({"title", "auxiliary", "background"})
@@ -33,7 +33,7 @@ def trajectories(turns: Iterable[CapturedTurn]) -> list[dict[str, Any]]:
     return [line.document() for line in lines.values()]
 
 
-def _messages(turn: CapturedTurn) -> tuple[Message, ...]:
+def request_messages(turn: CapturedTurn) -> tuple[Message, ...]:
     """The conversation of a request, as far as it tells it itself."""
     body, headers = turn.request.body.encode(), turn.request.headers
     try:
@@ -60,7 +60,7 @@ class _Trajectory:
 
     def add(self, turn: CapturedTurn) -> None:
         """What is new in the request, then the answer."""
-        messages = _messages(turn)
+        messages = request_messages(turn)
         for message in messages[self._seen :]:
             if message.role != "assistant":
                 self._heard(message, turn)

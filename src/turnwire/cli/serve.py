@@ -73,6 +73,7 @@ _OPTIONS = (
     click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"])),
     click.option("--log-format", type=click.Choice(["text", "json"]), help="One line per turn: text, or JSON."),
     click.option("--traces", help="OTLP address that gets OpenTelemetry spans, such as http://127.0.0.1:4318."),
+    click.option("--push-metrics", help="OTLP address that gets OpenTelemetry metrics, beside those at /metrics."),
     click.option("--config", type=click.Path(), help="TOML file with the same names as the flags."),
     # A launch line of NVIDIA Dynamo's frontend means the same here; docs/gateway.md has the table.
     *(

@@ -97,6 +97,8 @@ def create_app(gateway: Gateway) -> ASGIApp:
             await asyncio.to_thread(gateway.capturing.close)
         if gateway.tracing is not None:
             await asyncio.to_thread(gateway.tracing.close)
+        if gateway.pushed_metrics is not None:
+            await asyncio.to_thread(gateway.pushed_metrics.close)
 
     rest = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: unrouted, Exception: defect})
     # A redirect would be made from the Host header, which the client chooses.

@@ -29,6 +29,7 @@ from turnwire.gateway.stores.store import Retention, open_store
 from turnwire.gateway.telemetry.capturing import open_capture
 from turnwire.gateway.telemetry.journal import Journal, summary_of
 from turnwire.gateway.telemetry.metrics import Metrics
+from turnwire.gateway.telemetry.pushing import open_pushed_metrics
 from turnwire.gateway.telemetry.records import Recorder
 from turnwire.gateway.telemetry.tracing import open_tracing
 from turnwire.gateway.turns.heartbeat import Heartbeat
@@ -62,6 +63,7 @@ class Gateway:
         self.next_prompts = NextPrompts(settings.speculative_prefill)
         self.journal = Journal(settings.turns)
         self.tracing = open_tracing(settings.traces)
+        self.pushed_metrics = open_pushed_metrics(settings.push_metrics)
         self.recorder = Recorder(settings.record) if settings.record else None
         self.capturing = open_capture(
             settings, self.runtimes, lambda outcome: self.metrics.captures.labels(outcome).inc()
@@ -170,6 +172,8 @@ class Gateway:
             self.capturing.end(turn, summary)
         if self.tracing is not None:
             self.tracing.turn(turn, summary)
+        if self.pushed_metrics is not None:
+            self.pushed_metrics.turn(summary)
         self.next_prompts.finished(turn)
 
 

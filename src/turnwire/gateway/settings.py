@@ -165,6 +165,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     capture_folder_bytes: Annotated[_Bytes, Meta(description="Most that captures take; the oldest leave.")] = 1 << 30
     turns: Annotated[_Count, Meta(description="Summaries kept for /admin/turns.")] = 1000
     traces: Annotated[str | None, Meta(description="OTLP address that gets OpenTelemetry spans.")] = None
+    push_metrics: Annotated[str | None, Meta(description="OTLP address that gets OpenTelemetry metrics.")] = None
 
     keepalive: Annotated[_Wait, Meta(description="Silence before a sign of life goes to the client.")] = 10.0
     idle_timeout: Annotated[_Wait, Meta(description="An engine's silence before its turn ends in an error.")] = 300.0

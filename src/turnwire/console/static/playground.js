@@ -3,6 +3,8 @@ import { count, element, seconds } from "./timeline.js";
 import { Stream } from "./markdown.js";
 
 let page = null;
+// What the end of an answer is called where it is not the usual one.
+const ENDS = { cancelled: "cancelled · ", refused: "the rest is not supported by what was found · ", limit: "step limit reached · " };
 
 export function playground(secret) {
   page ??= new Playground(secret);
@@ -21,8 +23,9 @@ class Playground {
     this.input = element("textarea", { rows: 2, placeholder: "Ask something. Enter sends, Shift+Enter breaks the line, Esc cancels.", "aria-label": "Message", onkeydown: (event) => this.key(event), onpaste: (event) => this.take(event.clipboardData.files) });
     this.previews = element("div", { class: "previews" });
     this.send = element("button", { class: "primary", onclick: () => (this.running ? this.cancel() : this.ask()) }, "Send");
+    this.facts = element("textarea", { rows: 4, hidden: true, placeholder: "Facts, one on each line. The agent searches them, and what it says is checked against what it found, paragraph by paragraph.", "aria-label": "Facts", onchange: () => this.say({ type: "settings", facts: this.known() }) });
     const file = element("input", { type: "file", accept: "image/*", multiple: true, hidden: true, onchange: (event) => this.take(event.target.files) });
-    this.root = element("div", { class: "playground" }, this.log, element("div", { class: "composer card" }, this.previews, this.input, element("div", { class: "tools" }, this.model, this.approve, file, element("button", { onclick: () => file.click() }, "Image"), element("button", { onclick: () => this.clear() }, "New"), this.status, this.send)));
+    this.root = element("div", { class: "playground" }, this.log, element("div", { class: "composer card" }, this.previews, this.facts, this.input, element("div", { class: "tools" }, this.model, this.approve, file, element("button", { onclick: () => file.click() }, "Image"), element("button", { "aria-expanded": "false", onclick: (event) => { this.facts.hidden = !this.facts.hidden; event.target.setAttribute("aria-expanded", String(!this.facts.hidden)); (this.facts.hidden ? this.input : this.facts).focus(); } }, "Facts"), element("button", { onclick: () => this.clear() }, "New"), this.status, this.send)));
     this.root.addEventListener("keydown", (event) => { if (event.key === "Escape" && this.running) { event.stopPropagation(); this.cancel(); } });
     this.greet();
     this.connect();
@@ -35,9 +38,13 @@ class Playground {
   connect() {
     const address = location.origin.replace(/^http/, "ws") + "/console/chat";
     this.socket = new WebSocket(address);
-    this.socket.onopen = () => this.say({ type: "hello", key: this.secret(), tools: this.approve.value });
+    this.socket.onopen = () => this.say({ type: "hello", key: this.secret(), tools: this.approve.value, facts: this.known() });
     this.socket.onmessage = (message) => this.hear(JSON.parse(message.data));
     this.socket.onclose = () => { this.end("disconnected"); setTimeout(() => this.connect(), 2000); };
+  }
+
+  known() {
+    return this.facts.value.split("\n").filter((line) => line.trim());
   }
 
   say(message) {
@@ -133,7 +140,10 @@ class Playground {
       case "tool_refused": this.tool(event.call_id, event.name, event.arguments, "not allowed", null, true); break;
       case "failed": this.answer ??= this.show("assistant"); this.answer.append(element("p", { class: "bad" }, event.message)); this.end("failed"); break;
       case "cancelled": this.end("cancelled", event.tokens); break;
-      case "answered": case "refused": case "step_limit_reached": this.end("ready", event.tokens); break;
+      case "memory_trimmed": this.answer.append(element("p", { class: "dim" }, `The oldest ${event.turns === 1 ? "turn" : `${event.turns} turns`} left the conversation, which is full.`)); break;
+      case "refused": this.end("refused", event.tokens); break;
+      case "step_limit_reached": this.end("limit", event.tokens); break;
+      case "answered": this.end("ready", event.tokens); break;
     }
     if (near) requestAnimationFrame(() => { this.log.scrollTop = this.log.scrollHeight; });
   }
@@ -167,14 +177,14 @@ class Playground {
     this.fold();
     this.running = false;
     this.send.textContent = "Send";
-    this.status.textContent = state;
+    this.status.textContent = state in ENDS ? "ready" : state;
     if (!this.answer) return;
     const took = `${seconds((performance.now() - this.began) / 1000)}`;
     const told = tokens ? `${count(tokens.prompt)} prompt, ${count(tokens.cached)} cached, ${count(tokens.output)} output` : "";
     for (const old of this.log.querySelectorAll(".again")) old.remove();
     const article = this.answer;
     const again = element("button", { class: "again", onclick: () => { article.remove(); this.say({ type: "retry" }); this.begin(); } }, "Retry");
-    article.append(element("footer", {}, state === "cancelled" ? "cancelled · " : "", took, told ? ` · ${told}` : "", " ", again));
+    article.append(element("footer", {}, ENDS[state] ?? "", took, told ? ` · ${told}` : "", " ", again));
     this.answer = null;
     this.follow();
   }

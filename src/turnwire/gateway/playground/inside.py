@@ -31,11 +31,12 @@ class InsideEndpoint(Endpoint):
         self._head = [(b"host", host.encode("latin-1")), (b"content-type", b"application/json")]
         self._head += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
 
-    async def models(self) -> list[str]:
-        """The ids of the models that are served."""
-        data = b"".join([part async for part in self._exchange("GET", "/v1/models", b"", {})])
-        rows = msgspec.json.decode(data).get("data", [])
-        return [row["id"] for row in rows]
+    async def _json(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+        """A whole answer: lists of models, embeddings, completions that do not stream."""
+        sent = b"" if body is None else msgspec.json.encode(body)
+        data = b"".join([part async for part in self._exchange(method, f"/v1{path}", sent, {})])
+        answer: dict[str, Any] = msgspec.json.decode(data)
+        return answer
 
     async def stream(
         self, body: Mapping[str, Any], headers: Mapping[str, str]

@@ -2,7 +2,7 @@
 
 Promise: the first message brings the key, where the gateway has keys. One turn runs at a time; cancelling it stops the
 engine; what is sent is the agent's own events and three types more (`ready`, `approval`, `failed`), each one JSON text.
-A tab that leaves takes its agent with it.
+With facts, the agent may search them, and says only what they support. A tab that leaves takes its agent with it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from turnwire.agent import Approval, AsyncChatSession, EndpointError, ToolRequest
+from turnwire.agent import Approval, AsyncChatSession, EndpointError, Grounding, Library, Tool, ToolRequest
 from turnwire.gateway.playground.inside import InsideEndpoint
 from turnwire.gateway.playground.tools import TOOLS
 
@@ -23,6 +23,7 @@ __all__ = ["PlaygroundSocket"]
 _LONGEST = 24 << 20
 _MOST_IMAGES = 8
 _MOST_TABS = 64
+_MOST_FACTS = 1000
 _SHORT = msgspec.Meta(max_length=512)
 _INSTRUCTIONS = "You are a helpful assistant. Answer in Markdown."
 
@@ -34,6 +35,7 @@ class _Said(msgspec.Struct):
     key: Annotated[str, _SHORT] | None = None
     model: Annotated[str, _SHORT] | None = None
     tools: Literal["ask", "always", "off"] | None = None
+    facts: tuple[str, ...] | None = None
     text: str = ""
     images: tuple[str, ...] = ()
     call_id: Annotated[str, _SHORT] = ""
@@ -73,6 +75,8 @@ class _Tab:
         self._turn: asyncio.Task[None] | None = None
         self._asked: dict[str, asyncio.Future[Approval]] = {}
         self._question: str | list[dict[str, Any]] = ""
+        self._library: Library | None = None
+        self._tools: Literal["ask", "always", "off"] = "ask"
 
     async def run(self) -> None:
         """Listen until the tab is closed."""
@@ -133,9 +137,16 @@ class _Tab:
         if said.model is not None:
             agent.model = said.model
         if said.tools is not None:
-            fresh = AsyncChatSession("http://inside", tools=TOOLS if said.tools != "off" else ())
-            agent.tools = fresh.tools
+            self._tools = said.tools
             agent.approvals = type(agent.approvals)(self._approve if said.tools == "ask" else None)
+        if said.facts is not None:
+            facts = [fact.strip() for fact in said.facts[:_MOST_FACTS] if fact.strip()]
+            self._library = Library("", agent.model or "", facts, endpoint=agent.endpoint) if facts else None
+            agent.grounding = Grounding() if facts else None
+        offered: list[Any] = list(TOOLS) if self._tools != "off" else []
+        if self._library is not None:
+            offered.append(self._library.tool("search_facts", "Search the facts that the user gave."))
+        agent.tools = {tool.name: tool for tool in map(Tool.of, offered)}
 
     async def _ask(self, agent: AsyncChatSession, said: _Said) -> None:
         if self._turn is not None and not self._turn.done():

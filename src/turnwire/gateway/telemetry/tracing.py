@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Tracer
 
-__all__ = ["Tracing", "TracingError", "open_tracing"]
+__all__ = ["Tracing", "TracingError", "open_tracing", "otlp_endpoint"]
 
 
 class TracingError(Exception):
-    """Traces that cannot be sent; the message says what to change."""
+    """Traces or metrics that cannot be sent; the message says what to change."""
 
 
 class Tracing:
@@ -109,12 +109,16 @@ def open_tracing(target: str | None) -> Tracing | None:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
         raise TracingError("--traces needs OpenTelemetry: pip install 'turnwire[otel]'") from None
-    if not target.startswith(("http://", "https://")):
-        raise TracingError(f"--traces {target}: give the address of an OTLP receiver, such as http://127.0.0.1:4318")
-    endpoint = target.rstrip("/")
-    if not endpoint.endswith("/v1/traces"):
-        endpoint += "/v1/traces"
+    endpoint = otlp_endpoint("--traces", target, "/v1/traces")
     name = os.environ.get("OTEL_SERVICE_NAME") or "turnwire"
     provider = TracerProvider(resource=Resource.create({"service.name": name}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)))
     return Tracing(provider)
+
+
+def otlp_endpoint(flag: str, target: str, path: str) -> str:
+    """The address of one signal at a receiver that was named with or without its path."""
+    if not target.startswith(("http://", "https://")):
+        raise TracingError(f"{flag} {target}: give the address of an OTLP receiver, such as http://127.0.0.1:4318")
+    endpoint = target.rstrip("/")
+    return endpoint if endpoint.endswith(path) else endpoint + path
