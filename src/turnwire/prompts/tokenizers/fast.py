@@ -6,6 +6,7 @@ blanks, digits, scripts, broken sequences) and gives None at the first differenc
 
 from __future__ import annotations
 
+import os
 import random
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,8 @@ class _Cuts(msgspec.Struct):
 def equal_encoder(reference: tokenizers.Tokenizer, described: str) -> BatchEncoder | None:
     """fastokens' encoder for the same `tokenizer.json` text, where it is installed, can read it and agrees; else
     None."""
+    # Each of its own threads takes tens of megabytes and longer to start than a whole prompt takes without them.
+    os.environ.setdefault("FASTOKENS_BPE_THREADS", "1")
     try:
         fastokens: Any = import_module("fastokens")
     except ImportError:
