@@ -29,7 +29,7 @@ class Task(msgspec.Struct, frozen=True):
     @property
     def prompt(self) -> str:
         return (
-            f"The function {self.name} in {self.name}.py does not do what its docstring says. Mend it, change nothing "
+            f"The function {self.name} in {self.name}.py does not do what its docstring says. Fix it, change nothing "
             f"else, and run `python check.py`, which says nothing when all is well."
         )
 

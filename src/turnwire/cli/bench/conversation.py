@@ -19,7 +19,7 @@ __all__ = ["CONDITIONS", "Conversation", "Dice", "conversation", "prose"]
 
 _PHRASE = "the gateway keeps every token of a turn where the engine has already read it and says so when it cannot"
 _BILLING = "x-anthropic-billing-header: cc_version=2.1.153; cc_entrypoint=cli; cch={tag};"
-_TASK = "The tests of this repository fail. Find out why, mend it, and say what you changed."
+_TASK = "The tests of this repository fail. Find out why, fix it, and say what you changed."
 
 
 class Conversation(msgspec.Struct):

@@ -64,7 +64,7 @@ class OpenedBody(msgspec.Struct, frozen=True):
     """The top-level fields of a request, each still raw JSON, and how many lone surrogates were replaced in them."""
 
     fields: dict[str, msgspec.Raw]
-    mended: int = 0
+    repaired: int = 0
 
 
 def open_body(body: bytes, limits: Limits) -> OpenedBody:
@@ -175,14 +175,14 @@ def check_numbers(data: bytes, path: str) -> None:
 def _mended(body: bytes) -> tuple[bytes, int]:
     count = 0
 
-    def mend(match: re.Match[bytes]) -> bytes:
+    def repair(match: re.Match[bytes]) -> bytes:
         nonlocal count
         if match.group(1) is None:
             return match.group(0)
         count += 1
         return b"\\ufffd"
 
-    return _ESCAPE.sub(mend, body), count
+    return _ESCAPE.sub(repair, body), count
 
 
 def _placed(message: str) -> tuple[str, str]:

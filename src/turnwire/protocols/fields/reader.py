@@ -32,8 +32,8 @@ class Fields:
         self.notes = RequestNotes()
         self._table = table
         opened = open_body(body, limits)
-        if opened.mended:
-            count = opened.mended
+        if opened.repaired:
+            count = opened.repaired
             self.notes.add("request.surrogate_replaced", f"{count} lone surrogate escape(s) replaced by U+FFFD")
         self._raw = {name: raw for name, raw in opened.fields.items() if first_byte(raw) != "n"}
         self._values: dict[str, Any] = {}

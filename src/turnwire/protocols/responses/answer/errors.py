@@ -24,7 +24,7 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 TABLE: Mapping[ErrorKind, _Row] = {
-    # 400 is the only 4xx that Codex does not send again, so everything that trying again cannot mend is a 400.
+    # 400 is the only 4xx that Codex does not send again, so everything that trying again cannot fix is a 400.
     "invalid_request": _Row(400, "invalid_request_error", None, "invalid_prompt"),
     "authentication": _Row(401, "invalid_request_error", "invalid_api_key", "server_error"),
     "permission": _Row(403, "invalid_request_error", "permission_denied", "invalid_prompt"),
