@@ -27,7 +27,7 @@ def test_fields_stay_raw() -> None:
 @given(st.text(max_size=30))
 def test_whole_strings_are_never_touched(text: str) -> None:
     opened = open_body(json.dumps({"a": text}).encode(), LIMITS)
-    assert opened.mended == 0
+    assert opened.repaired == 0
     assert any_value(opened.fields["a"], "a", LIMITS.depth) == text
 
 
@@ -38,7 +38,7 @@ def test_lone_surrogates_become_replacement_characters(text: str) -> None:
     assert any_value(opened.fields["a"], "a", LIMITS.depth)["b"][0].replace("\ufffd", "") == joined.replace(
         "\ufffd", ""
     )
-    assert bool(opened.mended) is ("\ufffd" in joined.replace("\ufffd", "", text.count("\ufffd")))
+    assert bool(opened.repaired) is ("\ufffd" in joined.replace("\ufffd", "", text.count("\ufffd")))
 
 
 def test_a_lone_surrogate_in_the_name_of_a_field_is_mended() -> None:
