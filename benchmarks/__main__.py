@@ -24,6 +24,7 @@ COMMANDS = {
     "read_ahead": ("benchmarks.commands.read_ahead", "what reading the next prompt ahead is worth on a real vLLM"),
     "observing": ("benchmarks.observing", "what an open console and capture cost"),
     "soak": ("benchmarks.commands.soak", "hours of mixed work, with curves of memory and descriptors"),
+    "quiet": ("benchmarks.commands.quiet", "the six measurements of the README's table, for a quiet machine"),
     "figures": ("benchmarks.figures", "write the README's table from the result files"),
 }
 

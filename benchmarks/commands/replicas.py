@@ -18,7 +18,8 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.measure.results import Cell, Result, machine, save, today
-from benchmarks.peers.gateways import commit
+from benchmarks.measure.versions import commit
+from benchmarks.peers import cache
 from benchmarks.replicas.storm import storm
 
 
@@ -53,7 +54,7 @@ def main(arguments: list[str]) -> None:
         case = f"{chosen.workers} processes, {found.kills} killed, Redis {found.redis_kills} times"
         figures = {name: [float(value)] for name, value in shown.items() if isinstance(value, int | float)}
         figures |= {f"verdict_{name}": [float(count)] for name, count in found.verdicts.items()}
-        about = {"turnwire": {"version": commit(), "wire": "HTTP"}}
+        about = {"turnwire": {"version": commit(cache.ROOT), "wire": "HTTP"}}
         cell = Cell("turnwire", "all", case, figures)
         print("written:", save(Result("replicas", today(), machine(), about, [cell])))
     wrong = found.lost or found.doubled or found.truncated or found.held < found.pairs or found.misjudged

@@ -5,7 +5,6 @@ Promise: every one of them serves the same model folder and is answered from the
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from benchmarks.engines.playbook import Counter, Counters
 from benchmarks.load.requests import APIS, MODEL, Api
+from benchmarks.measure.versions import commit
 from benchmarks.peers import cache
 from benchmarks.peers.processes import Processes, free_port, free_ports, listens, serves
 
@@ -198,10 +198,3 @@ def _serve(
     pid = processes.start(name, command, environment)
     processes.wait(serves(port, MODEL))
     return pid
-
-
-def commit(source: Path = cache.ROOT) -> str:
-    """The version of a checkout."""
-    command = ["git", "-C", str(source), "describe", "--always", "--dirty", "--abbrev=7"]
-    described = subprocess.run(command, capture_output=True, text=True, check=False)
-    return described.stdout.strip() or "unknown"
