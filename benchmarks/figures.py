@@ -20,8 +20,8 @@ import msgspec
 from benchmarks.commands.fidelity import Table
 from benchmarks.commands.prefix import Run
 from benchmarks.fidelity.cells import Cell as FidelityCell
+from benchmarks.measure import versions
 from benchmarks.measure.results import FOLDER, Result, read, span
-from benchmarks.measure.versions import named
 from benchmarks.observing import block as observing_block
 from turnwire.cli.bench.timing import interval
 
@@ -106,7 +106,7 @@ def _about(results: dict[str, Result]) -> list[str]:
     own: dict[str, list[str]] = {}
     for command, result in results.items():
         if "turnwire" in result.gateways:
-            own.setdefault(named(result.gateways["turnwire"]["version"], ROOT), []).append(command)
+            own.setdefault(versions.named(result.gateways["turnwire"]["version"], ROOT), []).append(command)
     named = [f"Turnwire at {commit} in {', '.join(commands)}" for commit, commands in own.items()]
     named += [f"{name} {version}" for name, version in peers.items()]
     days = sorted({result.taken for result in results.values()})
