@@ -248,7 +248,8 @@ class TurnContext(_Value, frozen=True):
     higher `tier` are served first, within one those of a higher `priority`; `weight` is the share of whoever asks.
     `urgency` (0 to 1) is what waiting weighs against reading a prompt again; `expected_output` is how many tokens the
     client expects, `patience` how many seconds it waits for a worker. `read_ahead` asks for the next prompt to be read
-    early. `cache_salt` keeps the engine's prefix cache of this request apart from others of the same tenant."""
+    early. `cache_salt` keeps the engine's prefix cache of this request apart from others of the same tenant; `worker`
+    is the number of the worker that the client wants."""
 
     session: str | None = None
     parent: str | None = None
@@ -265,6 +266,7 @@ class TurnContext(_Value, frozen=True):
     patience: float | None = None
     read_ahead: bool = False
     cache_salt: str | None = None
+    worker: int | None = None
 
 
 class Conversation(_Value, frozen=True):

@@ -7,6 +7,7 @@ the engine's work, and no call follows it. No engine's own vocabulary leaks out 
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -33,6 +34,7 @@ __all__ = [
     "TokenBatch",
     "TokenLogprob",
     "Why",
+    "worker_number",
 ]
 
 
@@ -51,7 +53,8 @@ class Hints(msgspec.Struct, frozen=True, kw_only=True):
     `tenant` gets its share by `weight`. A tenant's own turns go by `tier`, which no engine gets to know, and within a
     tier each step of `priority` is worth a second of waiting. Whoever is not served by `deadline` (as `time.monotonic`
     counts) is no longer waited for. `session` names the conversation, `final` its last turn; `expected_output` is how
-    many tokens the client expects; `urgency` (0 to 1) is what waiting weighs against reading a prompt again."""
+    many tokens the client expects; `urgency` (0 to 1) is what waiting weighs against reading a prompt again. `worker`
+    is the number of the worker that the client wants, which is taken where it takes turns."""
 
     request_id: str
     session: str | None = None
@@ -65,6 +68,12 @@ class Hints(msgspec.Struct, frozen=True, kw_only=True):
     expected_output: int | None = None
     urgency: float = 0.7
     final: bool = False
+    worker: int | None = None
+
+
+def worker_number(name: str) -> int:
+    """The number of a worker, for clients that know workers by numbers; the same name always gives the same one."""
+    return zlib.crc32(name.encode())
 
 
 class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,14 +195,15 @@ class Receiver(Protocol):
         ...
 
 
-Why: TypeAlias = Literal["only", "session", "prefix", "load"]
+Why: TypeAlias = Literal["only", "session", "prefix", "load", "named"]
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Where a pool sent a turn, and why: to the `only` worker there is, to its `session`'s last one, to one that holds
-    more of its `prefix` than others, or to the one with the least `load`. `label` names the worker to clients. Of the
-    `prompt`'s tokens it is believed to hold `cached` and to be reading `pending` for other turns; `waiting` is the work
-    it had before this turn, in tokens. `queued` is how long the turn waited in line, in seconds."""
+    more of its `prefix` than others, to the one with the least `load`, or to the one that the client `named`. `label`
+    names the worker to clients. Of the `prompt`'s tokens it is believed to hold `cached` and to be reading `pending`
+    for other turns; `waiting` is the work it had before this turn, in tokens. `queued` is how long the turn waited in
+    line, in seconds."""
 
     worker: str
     label: str

@@ -32,6 +32,8 @@ PARENT_HEADERS = (
 AGENT_HEADERS = ("x-claude-code-agent-id", "thread-id")
 LAST_RESORT_SESSION_HEADERS = ("thread-id", "x-client-request-id")
 
+WORKER_HEADERS = ("x-dynamo-worker-instance-id", "x-worker-instance-id")
+
 TURN_CLASSES: Mapping[str, str] = {
     "main": "main",
     "side_reply": "main",
@@ -70,13 +72,14 @@ PATIENCE_BOUND = 86_400.0
 
 
 class AgentHints(msgspec.Struct, frozen=True, kw_only=True):
-    """What the body of a request says about its place: Dynamo's `agent_hints`."""
+    """What the body of a request says about its place: Dynamo's `agent_hints`, and the worker that it names."""
 
     priority: int | None = None
     tier: int | None = None
     expected_output: int | None = None
     latency_sensitivity: float | None = None
     read_ahead: bool = False
+    worker: int | None = None
 
 
 NO_HINTS = AgentHints()
@@ -126,7 +129,13 @@ def turn_context(
         final=headers.get("x-dynamo-session-final", "").strip().lower() in ("1", "true", "yes"),
         client=headers.get("user-agent", "").split(" ", 1)[0][:limit] or None,
         cache_salt=headers.get("x-tenant-id", "")[:limit] or cache_salt,
+        worker=_worker(first(WORKER_HEADERS) or "", hints),
     )
+
+
+def _worker(stated: str, hints: AgentHints) -> int | None:
+    """The number of the worker that a request names, by header or in its body."""
+    return int(stated) if stated.isascii() and stated.isdigit() and len(stated) <= 20 else hints.worker
 
 
 def side_class(messages: Sequence[Message], tools: Sequence[Tool], output: OutputFormat | None) -> str | None:

@@ -6,6 +6,8 @@ format does not (U+0085, U+2028, U+2029) are always escaped inside the JSON, so 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 __all__ = ["LINES", "SSE", "Framing", "json_line", "one_line", "quoted"]
@@ -31,6 +33,13 @@ class Framing(msgspec.Struct, frozen=True, kw_only=True):
     def event(self, name: str, value: object) -> bytes:
         """A named event with a JSON value."""
         return self.head(name) + json_line(value) + self.end
+
+    def annotations(self, values: Mapping[str, object]) -> bytes:
+        """Events that have a comment instead of data, as NVIDIA Dynamo annotates a stream: clients that do not look for
+        them never see them. Nothing where events have no names."""
+        if not self.names:
+            return b""
+        return b"".join(b"event: %b\n: %b\n\n" % (name.encode(), json_line(value)) for name, value in values.items())
 
     def unnamed(self, value: object) -> bytes:
         """An event without a name."""

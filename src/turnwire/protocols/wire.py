@@ -74,7 +74,8 @@ class Inbound(msgspec.Struct, Generic[E], kw_only=True):
     turn that the client wants its prompt compared with, to learn why the prefix was not reused. `prompt` goes to the
     engine as it is, as text or token ids, with no template around it. The request wants `choices` answers; with
     `background` it does not wait for them. `hosted` are the tools of the conversation that the gateway runs itself;
-    `report` is what the client wants to know of its turn, by Dynamo's names."""
+    `report` is what the client wants to know of its turn, and `annotations` what the head of its stream shall say, by
+    Dynamo's names."""
 
     conversation: Conversation
     stream: bool
@@ -87,6 +88,7 @@ class Inbound(msgspec.Struct, Generic[E], kw_only=True):
     background: bool = False
     hosted: Mapping[str, HostedUse] = msgspec.field(default_factory=dict)
     report: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
 
     def choice(self, number: int) -> Inbound[E]:
         """The request of one of its answers. A seed is for the first; the others get their own, or all would say the
@@ -102,13 +104,14 @@ class Inbound(msgspec.Struct, Generic[E], kw_only=True):
 class TurnFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the gateway fixes before a turn starts: a unique id (alphanumeric, no prefix), the model id to echo, and the
     time (unix seconds), since codecs have no clock. `diagnostics` is what the API says of prefix reuse in an object of
-    its own, for an answer whose request asked for it."""
+    its own, for an answer whose request asked for it; `annotations` are what the head of its stream says."""
 
     turn_id: str
     model: str
     created: int
     dispatch: bool = False
     diagnostics: Mapping[str, object] | None = None
+    annotations: Mapping[str, object] = msgspec.field(default_factory=dict)
 
 
 class Encoder(Protocol):

@@ -22,6 +22,7 @@ from turnwire.engines.interface import (
     Receiver,
     Route,
     TokenBatch,
+    worker_number,
 )
 from turnwire.engines.pool.pool import PoolLimits, Worker, WorkerPool
 from turnwire.engines.pool.router import Router
@@ -151,6 +152,19 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def states(engines: WorkerPool) -> list[str]:
     return [worker.state for worker in engines.workers]
+
+
+async def test_a_worker_that_the_client_names_takes_the_turn_while_it_takes_turns() -> None:
+    engines = [StagedEngine() for _ in range(3)]
+    three = pool(*engines)
+    for _ in range(3):
+        await answer(three, turn(worker=worker_number("c")))
+    assert [len(engine.turns) for engine in engines] == [0, 0, 3]
+    assert three.router.statistics.named == 3
+    engines[2].error = EngineError("unreachable", "gone")
+    assert await answer(three, turn(worker=worker_number("c"))) == bytes(SAID)
+    assert await answer(three, turn(worker=worker_number("nobody"))) == bytes(SAID)
+    assert len(engines[0].turns) + len(engines[1].turns) == 2
 
 
 # ----------------------------------------------------------------------------------------------- refusals, breakage

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnwire.engines.interface import GenerateRequest, Route
+from turnwire.engines.interface import GenerateRequest, Route, worker_number
 from turnwire.engines.pool.kv_blocks import PromptBlocks
 from turnwire.engines.pool.kv_index import KVIndex
 from turnwire.engines.pool.routing.affinity import Bindings
@@ -58,6 +58,7 @@ class RoutingStatistics(msgspec.Struct):
     session: int = 0
     prefix: int = 0
     load: int = 0
+    named: int = 0
     policy_failures: int = 0
 
 
@@ -83,8 +84,11 @@ class Router:
         now: float,
     ) -> Placement | None:
         """The worker of those that are `able` which takes a turn now; None if it has to wait. Those it was `tried` on
-        come last; each runs at most `limit` turns."""
-        shown = _least_doubted([worker for worker in workers if worker.admits(now)], tried, limit)
+        come last; each runs at most `limit` turns. One that the client names is waited for while it takes turns."""
+        admitting = [worker for worker in workers if worker.admits(now)]
+        named = request.hints.worker
+        wanted = [worker for worker in admitting if named is not None and worker_number(worker.name) == named]
+        shown = _least_doubted(wanted or admitting, tried, limit)
         if not any(worker.active < limit for worker in shown):
             return None
         hints = request.hints
@@ -118,6 +122,8 @@ class Router:
             return None
         if not several:
             decision = Decision(decision.index, "only", decision.cost)
+        elif wanted:
+            decision = Decision(decision.index, "named", decision.cost)
         worker = shown[decision.index]
         place = decision.index
         return Placement(

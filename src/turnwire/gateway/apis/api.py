@@ -85,7 +85,19 @@ def facts_of(turn: TurnRecord[E], diagnostics: Mapping[str, object] | None = Non
         created=turn.created,
         dispatch=bool(turn.inbound.dispatch),
         diagnostics=diagnostics if turn.inbound.previous_turn else None,
+        annotations={name: _annotation(name, turn) for name in turn.inbound.annotations},
     )
+
+
+def _annotation(name: str, turn: TurnRecord[E]) -> str | None:
+    """What an annotation says. A prompt that the engine renders itself is not known here, and the value is null."""
+    if name == "request_id":
+        return turn.turn_id
+    if not turn.runtime.writes_prompts:
+        return None
+    if name == "token_ids":
+        return f"[{','.join(map(str, turn.prompt.ids))}]"
+    return turn.runtime.tokenizer.decode(turn.prompt.ids)
 
 
 def answer_headers(turn: TurnRecord[E]) -> Headers:

@@ -75,4 +75,6 @@ def _inbound(asked: Asked, prompt: str | tuple[int, ...]) -> Inbound[Asked]:
         echo=asked,
         prompt=prompt,
         choices=asked.choices,
+        report=asked.extensions.report,
+        annotations=asked.extensions.annotations,
     )

@@ -54,6 +54,7 @@ def hints_of(record: TurnRecord[Any]) -> Hints:
         expected_output=context.expected_output,
         urgency=context.urgency,
         final=context.final,
+        worker=context.worker,
     )
 
 

@@ -87,6 +87,7 @@ class _Request:
             dispatch=wanted,
             echo=echo,
             report=extensions.report,
+            annotations=extensions.annotations,
         )
 
     # ------------------------------------------------------------------------------------------------------ parts

@@ -86,7 +86,9 @@ class StreamEncoder:
 
     def start(self, usage: Usage) -> bytes:
         self._usage = usage
-        return self._chunk({"role": "assistant", "content": ""})
+        # The first of several answers speaks for all.
+        head = b"" if self._choice else self._framing.annotations(self._facts.annotations)
+        return head + self._chunk({"role": "assistant", "content": ""})
 
     def feed(self, events: Sequence[Event]) -> bytes:
         out: list[bytes] = []

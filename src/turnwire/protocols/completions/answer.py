@@ -16,7 +16,7 @@ from turnwire.protocols.chat.vocabulary import ending, fingerprint, usage_object
 from turnwire.protocols.completions.request import Asked
 from turnwire.protocols.framing import SSE, Framing
 from turnwire.protocols.wire import TurnFacts, TurnFailure
-from turnwire.turns import BlockDelta, Event, Finished, TokensScored, Usage
+from turnwire.turns import BlockDelta, Event, Finished, TokensScored, TurnReport, Usage
 
 __all__ = ["DocumentEncoder", "SharedAnswer", "StreamEncoder"]
 
@@ -35,6 +35,7 @@ class SharedAnswer:
             "model": facts.model,
             "system_fingerprint": fingerprint(facts.model),
         }
+        self.annotations = facts.annotations
         self.choices: dict[int, dict[str, Any]] = {}
         self.usage = Usage(0)
         self._running = len(asked.prompts) * asked.choices
@@ -83,10 +84,12 @@ class StreamEncoder:
         self._echoed = prompt if shared.asked.echo else ""
         self._scores = _Scores(len(self._echoed))
         self._usage = Usage(0)
+        self._report: dict[str, Any] = {}
 
     def start(self, usage: Usage) -> bytes:
         self._usage = usage
-        return self._chunk(self._echoed) if self._echoed else b""
+        head = b"" if self._index else self._framing.annotations(self._shared.annotations)
+        return head + (self._chunk(self._echoed) if self._echoed else b"")
 
     def feed(self, events: Sequence[Event]) -> bytes:
         text = "".join(event.text for event in events if isinstance(event, BlockDelta))
@@ -96,6 +99,8 @@ class StreamEncoder:
         for event in events:
             if isinstance(event, Usage):
                 self._usage = event
+            elif isinstance(event, TurnReport):
+                self._report = {"nvext": event.fields}
             elif isinstance(event, Finished):
                 out.append(self._chunk("", ended=ending(event)))
                 if self._shared.end(self._index, self._usage):
@@ -118,7 +123,7 @@ class StreamEncoder:
         self, text: str, logprobs: dict[str, Any] | None = None, ended: dict[str, object] | None = None
     ) -> bytes:
         choice = {"index": self._index, "text": text, "logprobs": logprobs, **(ended or {"finish_reason": None})}
-        return self._framing.unnamed({**self._shared.common, "choices": [choice]})
+        return self._framing.unnamed({**self._shared.common, "choices": [choice], **(self._report if ended else {})})
 
 
 class DocumentEncoder:
@@ -134,6 +139,7 @@ class DocumentEncoder:
         self._text = [prompt] if shared.asked.echo else []
         self._scored: list[TokensScored] = []
         self._usage = Usage(0)
+        self._report: dict[str, Any] = {}
 
     def start(self, usage: Usage) -> bytes:
         return b""
@@ -146,6 +152,8 @@ class DocumentEncoder:
                 self._scored.append(event)
             elif isinstance(event, Usage):
                 self._usage = event
+            elif isinstance(event, TurnReport):
+                self._report = {"nvext": event.fields}
             elif isinstance(event, Finished):
                 return self._finished(event)
         return b""
@@ -170,4 +178,4 @@ class DocumentEncoder:
         if not shared.end(self._index, self._usage):
             return b""
         choices = [choice for _, choice in sorted(shared.choices.items())]
-        return _encode({**shared.common, "choices": choices, "usage": usage_object(shared.usage)})
+        return _encode({**shared.common, "choices": choices, "usage": usage_object(shared.usage), **self._report})

@@ -13,6 +13,7 @@ import msgspec
 from turnwire.protocols.chat.request import wants_usage
 from turnwire.protocols.context import turn_context
 from turnwire.protocols.fields.body import invalid
+from turnwire.protocols.fields.extensions import Extensions, read_extensions
 from turnwire.protocols.fields.reader import Fields
 from turnwire.protocols.fields.sampling import read_logit_bias, read_sampling
 from turnwire.protocols.fields.table import COMPLETIONS
@@ -28,7 +29,7 @@ _MOST_LOGPROBS = 20
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for. Each prompt is text or token ids and gets `choices` answers; `echo` puts its text before each
-    of them. `usage`: a stream ends with a usage chunk."""
+    of them. `usage`: a stream ends with a usage chunk; `extensions` is what `nvext` asks for."""
 
     model: str
     prompts: tuple[str | tuple[int, ...], ...]
@@ -38,6 +39,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     echo: bool = False
     usage: bool = False
     context: TurnContext = TurnContext()
+    extensions: Extensions = Extensions()
     notes: tuple[Note, ...] = ()
 
 
@@ -63,15 +65,19 @@ def decode(body: bytes, headers: Mapping[str, str], *, limits: Limits | None = N
         logit_bias=read_logit_bias(fields),
     )
     usage = wants_usage(fields, stream)
+    extensions = read_extensions(fields)
     return Asked(
         model=model,
         prompts=prompts,
-        sampling=sampling,
+        sampling=extensions.sampling(sampling),
         choices=choices,
         stream=stream,
         echo=echo,
         usage=usage,
-        context=turn_context(headers, limit=fields.limits.header_chars),
+        context=turn_context(
+            headers, hints=extensions.hints, cache_salt=extensions.cache_salt, limit=fields.limits.header_chars
+        ),
+        extensions=extensions,
         notes=fields.finish(),
     )
 

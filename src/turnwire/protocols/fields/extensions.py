@@ -19,13 +19,14 @@ __all__ = ["Extensions", "read_extensions"]
 
 class Extensions(msgspec.Struct, frozen=True, kw_only=True):
     """What a request's `nvext` asks for. `dispatch` is its own setting of `tool_call_dispatch`; `report` is what it
-    wants to know of its turn."""
+    wants to know of its turn, `annotations` what the head of its stream shall say."""
 
     hints: AgentHints = AgentHints()
     thinking_budget: int | None = None
     greedy: bool = False
     dispatch: Any = None
     report: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
     cache_salt: str | None = None
 
     def thinking(self, thinking: Thinking) -> Thinking:
@@ -45,21 +46,28 @@ _NONE = Extensions()
 def read_extensions(fields: Fields) -> Extensions:
     """The extensions of a request."""
     wire = fields.object("nvext")
+    salt = _salt(fields.value("cache_salt"), "cache_salt")
     if wire is None:
-        return _NONE
+        return Extensions(cache_salt=salt) if salt else _NONE
+    budget = wire.get("max_thinking_tokens") if fields.honours("nvext.max_thinking_tokens") else None
     return Extensions(
-        hints=_read_hints(wire.get("agent_hints")),
-        thinking_budget=whole(wire.get("max_thinking_tokens"), "nvext.max_thinking_tokens", 1),
+        hints=_read_hints(wire),
+        thinking_budget=whole(budget, "nvext.max_thinking_tokens", 1),
         greedy=wire.get("greed_sampling") is True,
         dispatch=wire.get("dispatch"),
-        report=_report(fields),
-        cache_salt=_salt(wire.get("cache_salt")),
+        report=_names(fields, "extra_fields", TOLD),
+        annotations=_annotations(fields),
+        cache_salt=_salt(wire.get("cache_salt"), "nvext.cache_salt") or salt,
     )
 
 
-def _read_hints(wire: Any) -> AgentHints:
+def _read_hints(nvext: dict[str, Any]) -> AgentHints:
+    worker = next(
+        (wanted for name in ("backend_instance_id", "decode_worker_id") if type(wanted := nvext.get(name)) is int), None
+    )
+    wire = nvext.get("agent_hints")
     if not isinstance(wire, dict):
-        return AgentHints()
+        return AgentHints(worker=worker)
     expected = _number(wire.get("osl"))
     latency = _number(wire.get("latency_sensitivity"))
     return AgentHints(
@@ -68,32 +76,45 @@ def _read_hints(wire: Any) -> AgentHints:
         expected_output=min(int(expected), OUTPUT_BOUND) if expected is not None and expected >= 1 else None,
         latency_sensitivity=latency,
         read_ahead=wire.get("speculative_prefill") is True,
+        worker=worker,
     )
 
 
 TOLD = ("worker_id", "timing", "stop_reason", "completion_token_ids", "notes")
 """What a client may ask to know of its turn. `notes` is ours, the others are Dynamo's."""
 
+ANNOTATIONS = ("request_id", "formatted_prompt", "token_ids")
+"""What the head of a stream may say: its id, and the prompt as text and as token ids."""
+
 _MOST_SALT = 256
 
 
-def _report(fields: Fields) -> tuple[str, ...]:
-    wanted = (fields.object("nvext") or {}).get("extra_fields")
+def _annotations(fields: Fields) -> tuple[str, ...]:
+    names = _names(fields, "annotations", ANNOTATIONS)
+    if names and not fields.flag("stream"):
+        fields.notes.add("request.field_ignored", "nvext.annotations: only a stream has a place for them")
+        return ()
+    return names
+
+
+def _names(fields: Fields, member: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    """The names in a member of `nvext` that mean something here; any other is noted."""
+    wanted = (fields.object("nvext") or {}).get(member)
     if wanted is None:
         return ()
     if not isinstance(wanted, list) or not all(isinstance(name, str) for name in wanted):
-        raise invalid("nvext.extra_fields", "must be a list of names")
+        raise invalid(f"nvext.{member}", "must be a list of names")
     for name in dict.fromkeys(wanted):
-        if name not in TOLD:
-            fields.notes.add("request.field_ignored", f"nvext.extra_fields: {name[:64]!r} is not known here")
-    return tuple(name for name in TOLD if name in wanted)
+        if name not in known:
+            fields.notes.add("request.field_ignored", f"nvext.{member}: {name[:64]!r} is not known here")
+    return tuple(name for name in known if name in wanted)
 
 
-def _salt(value: Any) -> str | None:
+def _salt(value: Any, path: str) -> str | None:
     if value is None or value == "":
         return None
     if not isinstance(value, str) or len(value) > _MOST_SALT:
-        raise invalid("nvext.cache_salt", f"must be a text of at most {_MOST_SALT} characters")
+        raise invalid(path, f"must be a text of at most {_MOST_SALT} characters")
     return value
 
 

@@ -48,6 +48,10 @@ class Fields:
         """Whether the request has the field, and not as null."""
         return self.raw(name) is not None
 
+    def honours(self, name: str) -> bool:
+        """Whether this API does something with a field or member."""
+        return self._row(name).use == "honoured"
+
     def raw(self, name: str) -> msgspec.Raw | None:
         """A field's JSON as it was sent, for a reader of its own."""
         self._known(name)

@@ -63,16 +63,20 @@ _NVEXT: FieldTable = {
     "nvext.max_thinking_tokens": Field("honoured", "bounds the thought, as `thinking.budget_tokens` does"),
     "nvext.greed_sampling": Field("honoured", "true samples at temperature 0"),
     "nvext.dispatch": Field("honoured", "opts in to `tool_call_dispatch`"),
-    "nvext.annotations": Field("noted", "no annotations are sent", ([],)),
+    "nvext.annotations": Field(
+        "honoured", "request_id, formatted_prompt and token_ids, each an event with a comment at the head of a stream"
+    ),
     "nvext.extra_fields": Field(
         "honoured", "worker_id, timing, stop_reason, completion_token_ids and notes, in the answer's `nvext`"
     ),
     "nvext.cache_salt": Field("honoured", "separates the engine's cache further, within the tenant's"),
     "nvext.use_raw_prompt": Field("noted", "the template is always applied; use /v1/completions", (False,)),
     "nvext.token_data": Field("noted", "prompts are tokenized here; use /v1/completions for token ids"),
-    "nvext.backend_instance_id": Field("noted", "workers are chosen here"),
-    "nvext.prefill_worker_id": Field("noted", "workers are chosen here"),
-    "nvext.decode_worker_id": Field("noted", "workers are chosen here"),
+    "nvext.backend_instance_id": Field(
+        "honoured", "the worker with this number (see `worker_id` of `extra_fields`), while it takes turns"
+    ),
+    "nvext.prefill_worker_id": Field("noted", "prompts are read where the answer is written"),
+    "nvext.decode_worker_id": Field("honoured", "as `backend_instance_id`, where that is absent"),
     "nvext.dp_rank": Field("noted", "workers are chosen here"),
     "nvext.prefill_dp_rank": Field("noted", "workers are chosen here"),
     "nvext.routing_constraints": Field("noted", "workers are chosen here"),
@@ -82,6 +86,8 @@ _NVEXT: FieldTable = {
     "nvext.agent_context": Field("noted", "sessions are named by headers"),
     "nvext.session_control": Field("noted", "sessions are named by headers"),
 }
+
+_SALT: FieldTable = {"cache_salt": Field("honoured", "as `nvext.cache_salt`, where that is absent")}
 
 _SAMPLING: FieldTable = _honoured(
     temperature="0 to 2",
@@ -117,6 +123,7 @@ MESSAGES: FieldTable = {
     ),
     **_SAMPLING,
     **_NVEXT,
+    **_SALT,
     "cache_control": Field("accepted", "prefixes are cached without marks"),
     "betas": Field("accepted", "opt-ins of the client; no answer depends on them"),
     "anthropic_version": Field("accepted", "said in the header as well"),
@@ -164,6 +171,7 @@ CHAT: FieldTable = {
     ),
     **_SAMPLING,
     **_NVEXT,
+    **_SALT,
     "reasoning.effort": Field("honoured", "as `reasoning_effort`"),
     "reasoning.enabled": Field("honoured", "true or false"),
     "reasoning.max_tokens": Field("honoured", "bounds the thought"),
@@ -216,6 +224,7 @@ RESPONSES: FieldTable = {
     ),
     **_SAMPLING,
     **_NVEXT,
+    **_SALT,
     "reasoning.effort": Field("honoured", "none turns thinking off"),
     "reasoning.summary": Field("honoured", "none hides the thought; anything else shows it whole"),
     "reasoning.context": Field("honoured", "all_turns keeps the thoughts of earlier turns"),
@@ -257,6 +266,12 @@ COMPLETIONS: FieldTable = {
         stream_options="`include_usage` ends a stream with the counts; needs `stream`",
     ),
     **_SAMPLING,
+    **_NVEXT,
+    **_SALT,
+    "nvext.max_thinking_tokens": Field("noted", "a raw completion has no thoughts"),
+    "nvext.dispatch": Field("noted", "a raw completion has no calls", (False,)),
+    "nvext.use_raw_prompt": Field("accepted", "prompts are always raw here"),
+    "nvext.token_data": Field("noted", "put the token ids into `prompt`"),
     "stream_options.include_usage": Field("honoured", "ends a stream with the counts"),
     "stream_options.continuous_usage_stats": Field("noted", "counts come at the end", (False,)),
     "stream_options.include_obfuscation": Field("noted", "chunks are not padded", (False,)),

@@ -14,7 +14,7 @@ import msgspec
 __all__ = ["Affinity", "Decision", "RoutingPolicy", "TokenCost", "TurnView", "WorkerView", "reason"]
 
 Affinity: TypeAlias = Literal["off", "soft", "hard"]
-Why: TypeAlias = Literal["only", "session", "prefix", "load"]
+Why: TypeAlias = Literal["only", "session", "prefix", "load", "named"]
 
 
 class TurnView(msgspec.Struct, frozen=True, kw_only=True, gc=False):

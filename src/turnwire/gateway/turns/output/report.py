@@ -6,11 +6,10 @@ Promise: only what was asked for, as it was measured; what this engine does not 
 from __future__ import annotations
 
 import time
-import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from turnwire.engines.interface import Completion
+from turnwire.engines.interface import Completion, worker_number
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.turns import Note, TurnReport
 
@@ -26,7 +25,7 @@ def turn_report(
         match name:
             case "worker_id" if record.route is not None:
                 # Dynamo's workers have numbers: ours have names, and a name always gives the same number.
-                number = zlib.crc32(record.route.worker.encode())
+                number = worker_number(record.route.worker)
                 fields[name] = {"prefill_worker_id": number, "decode_worker_id": number}
             case "timing":
                 fields[name] = _timing(record, completion)

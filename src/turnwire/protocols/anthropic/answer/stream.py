@@ -96,7 +96,8 @@ class StreamEncoder:
         }
         if self._echo.diagnostics:
             message["diagnostics"] = self._facts.diagnostics
-        return self._framing.event("message_start", {"type": "message_start", "message": message})
+        head = self._framing.annotations(self._facts.annotations)
+        return head + self._framing.event("message_start", {"type": "message_start", "message": message})
 
     def feed(self, events: Sequence[Event]) -> bytes:
         out: list[bytes] = []

@@ -136,6 +136,7 @@ class _Request:
             echo=echo,
             hosted=offered.uses,
             report=extensions.report,
+            annotations=extensions.annotations,
         )
 
     def _refuse_unavailable(self, conversation: Conversation, hosted: tuple[str, ...], stream: bool) -> None:

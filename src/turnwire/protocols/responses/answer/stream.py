@@ -97,6 +97,7 @@ class StreamEncoder:
         self._framing = framing
         self._end = b"}" + framing.end
         self._turn_id = facts.turn_id
+        self._annotations = framing.annotations(facts.annotations)
         self._constant = b',"model":' + quoted(facts.model) + echo.fields
         if facts.diagnostics is not None:
             self._constant += b',"prompt_cache_diagnostics":' + json_line(facts.diagnostics)
@@ -129,7 +130,7 @@ class StreamEncoder:
     def start(self, usage: Usage) -> bytes:
         if not self.finished:
             self.document = self._opening
-        return b"".join(
+        return self._annotations + b"".join(
             self._numbered(event(name, b'"response":' + self._response(status)), number)
             for number, (name, status) in enumerate(self._openings)
         )

@@ -150,6 +150,7 @@ def decode_request(
         echo=echo,
         hosted=_uses(fields, toolbox),
         report=extensions.report,
+        annotations=extensions.annotations,
         previous_turn=_compared_with(fields),
     )
 
