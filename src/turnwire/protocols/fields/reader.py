@@ -50,7 +50,7 @@ class Fields:
 
     def honours(self, name: str) -> bool:
         """Whether this API does something with a field or member."""
-        return self._row(name).use == "honoured"
+        return self._table[name].use == "honoured"
 
     def raw(self, name: str) -> msgspec.Raw | None:
         """A field's JSON as it was sent, for a reader of its own."""
