@@ -25,6 +25,9 @@ COMMANDS = {
     "observing": ("benchmarks.observing", "what an open console and capture cost"),
     "soak": ("benchmarks.commands.soak", "hours of mixed work, with curves of memory and descriptors"),
     "quiet": ("benchmarks.commands.quiet", "the six measurements of the README's table, for a quiet machine"),
+    "endurance": ("benchmarks.commands.endurance", "a hundred thousand turns: memory over the turns"),
+    "storm": ("benchmarks.commands.storm", "turns in front of servers that fail in some forty ways"),
+    "fuzz": ("benchmarks.commands.fuzz", "bad requests over every route: no 500, no broken stream"),
     "figures": ("benchmarks.figures", "write the README's table from the result files"),
 }
 

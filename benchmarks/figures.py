@@ -19,6 +19,7 @@ import msgspec
 
 from benchmarks.commands.fidelity import Table
 from benchmarks.commands.prefix import Run
+from benchmarks.endurance.page import reliability_block
 from benchmarks.fidelity.cells import Cell as FidelityCell
 from benchmarks.measure import versions
 from benchmarks.measure.results import FOLDER, Result, read, span
@@ -28,6 +29,7 @@ from turnwire.cli.bench.timing import interval
 ROOT = Path(__file__).resolve().parents[1]
 README, PREFIX, FIDELITY = ROOT / "README.md", ROOT / "docs" / "prefix.md", ROOT / "docs" / "fidelity.md"
 CAPTURE = ROOT / "docs" / "capture.md"
+RELIABILITY = ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- figures: written by `python -m benchmarks figures` -->", "<!-- end of figures -->"
 APIS = ("chat", "messages", "responses")
 # Columns: the name in result files, and the table's.
@@ -207,7 +209,13 @@ def _features(cell: FidelityCell | None, counts: Counter[str]) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    pages = {README: block(), PREFIX: prefix_block(), FIDELITY: fidelity_block(), CAPTURE: observing_block()}
+    pages = {
+        README: block(),
+        PREFIX: prefix_block(),
+        FIDELITY: fidelity_block(),
+        CAPTURE: observing_block(),
+        RELIABILITY: reliability_block(FOLDER),
+    }
     for page, made in pages.items():
         text = page.read_text(encoding="utf-8")
         before, mark, rest = text.partition(BEGIN)

@@ -22,7 +22,8 @@ _PROGRAM = Path(__file__).resolve().parents[1] / "engine_stand_in.py"
 class StandIn:
     """An engine process that can be killed and started again on its port."""
 
-    def __init__(self) -> None:
+    def __init__(self, *flags: str) -> None:
+        self._flags = flags or ("--tokens", str(TOKENS))
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
@@ -30,7 +31,7 @@ class StandIn:
 
     def start(self) -> None:
         """Start it; it listens a moment later."""
-        self.process = subprocess.Popen([sys.executable, str(_PROGRAM), str(self.port), "--tokens", str(TOKENS)])
+        self.process = subprocess.Popen([sys.executable, str(_PROGRAM), str(self.port), *self._flags])
 
     def kill(self) -> None:
         """End it without a word."""

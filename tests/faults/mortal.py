@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 from collections.abc import AsyncGenerator, Sequence
+
+from benchmarks.storm.story import NONCE, said
 
 from turnwire.engines.bridge import push
 from turnwire.engines.interface import (
@@ -20,13 +21,6 @@ from turnwire.engines.interface import (
     TokenBatch,
 )
 from turnwire.prompts.prompt import Tokenizer
-
-NONCE = re.compile(r"nonce-([0-9a-z]+)")
-
-
-def said(nonce: str) -> str:
-    """What the client is to read: characters of one to four bytes, so that a death can fall inside one."""
-    return " ".join(f"{nonce}:{number} café 東京 🙂" for number in range(12)) + f" the end of {nonce}"
 
 
 class MortalEngine:

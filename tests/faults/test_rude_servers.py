@@ -1,14 +1,11 @@
 """Turns on all three APIs while two of three servers fail in every way they can: none is lost while one is sound.
 
-    TURNWIRE_STORM_TURNS=10000 pytest -s tests/faults/test_rude_servers.py
-
-is the same at any size, and prints what happened.
+`python -m benchmarks storm` is the same at any size, with processes of their own.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import socket
 from collections import Counter
@@ -19,6 +16,8 @@ import aiohttp
 import msgspec
 import pytest
 import uvicorn
+from benchmarks.storm.clients import PATHS, ask
+from benchmarks.storm.rude_server import RudeServer
 
 import turnwire.prompts
 from turnwire.engines.pool.pool import WorkerPool
@@ -28,12 +27,9 @@ from turnwire.gateway.settings import Settings
 from turnwire.gateway.setup.assembly import assemble_models
 from turnwire.prompts.tokenizers.load import load_tokenizer
 
-from .rude_server import RudeServer
-from .test_faults import PATHS, ask
-
 DATA = Path(turnwire.prompts.__file__).parent / "data"
 CLIENTS = 64
-TURNS = max(1, int(os.environ.get("TURNWIRE_STORM_TURNS", "192")) // CLIENTS)
+TURNS = 3
 
 
 @pytest.mark.timeout(0)

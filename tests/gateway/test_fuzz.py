@@ -1,52 +1,93 @@
-"""A few thousand bad requests in every run; benchmarks/fuzz_requests.py is the same with a hundred thousand."""
+"""Some hundred bad requests in every run; `python -m benchmarks fuzz` is the same with two hundred thousand."""
 
 from __future__ import annotations
 
-import importlib.util
+import logging
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from turnwire.gateway.routes import ROUTES, methods_of
+from turnwire.gateway.server import ServerComplaints
 
 from .conftest import Serve
 
-FUZZER = Path(__file__).parents[2] / "benchmarks" / "fuzz_requests.py"
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks.fuzz.bodies import script
+from benchmarks.fuzz.requests import Request
+from benchmarks.fuzz.run import Fuzz
+from benchmarks.fuzz.verdicts import fault, stream_fault
+from benchmarks.fuzz.wire import Answer
 
 
-@pytest.fixture(scope="module")
-def fuzzer() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("fuzz_requests", FUZZER)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-async def test_bad_requests_are_refused_in_the_apis_own_words(serve: Serve, fuzzer: ModuleType) -> None:
-    client = await serve({"text": "Hm.\n</think>\n\nA short answer."}, model="m")
-    port = int(client.base.rpartition(":")[2])
+async def test_bad_requests_are_refused_in_the_apis_own_words(serve: Serve) -> None:
+    client = await serve(*script("qwen3_coder"), model="m", alias=("h", "g", "v"))
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(20_000)
     try:
-        statuses, findings = await fuzzer.fuzz(port, 2000, 11, 8)
+        tally = await Fuzz(int(client.base.rpartition(":")[2]), 1500, 11).run(8)
     finally:
         sys.setrecursionlimit(limit)
-    assert findings == []
-    assert statuses.total() == 2000
-    assert statuses[400] > 800
-    assert statuses[200] > 100
+    assert tally.findings == []
+    assert tally.requests >= 1500
+    assert tally.statuses["400"] > 300
+    assert tally.statuses["200"] > 300
+    assert tally.streams > 50
 
 
-async def test_the_fuzzer_sees_what_it_is_for(fuzzer: ModuleType) -> None:
-    fault = fuzzer.fault
-    assert fault("/v1/messages", "POST", 500, "", b"{}") == "status 500"
-    assert "error object" in fault("/v1/messages", "POST", 404, "", b"Not Found")
-    assert "Anthropic" in fault("/v1/messages", "POST", 400, "", b'{"error":{"message":"x","type":"y"}}')
-    assert fault("/v1/messages", "POST", 400, "", b'{"type":"error","error":{"message":"x","type":"y"}}') is None
+def asked(route: str, path: str = "") -> Request:
+    method, _, at = route.partition(" ")
+    return Request(method, path or at, (), b"", route)
+
+
+def told(status: int, body: bytes) -> Answer:
+    return Answer(status, "application/json", body)
+
+
+def test_the_fuzzer_sees_what_it_is_for() -> None:
+    messages = asked("POST /v1/messages")
+    assert fault(messages, told(500, b"{}")) == "status 500"
+    assert "error object" in str(fault(messages, told(404, b"Not Found")))
+    assert "Anthropic" in str(fault(messages, told(400, b'{"error":{"message":"x","type":"y"}}')))
+    assert fault(messages, told(400, b'{"type":"error","error":{"message":"x","type":"y"}}')) is None
+    assert "order" in str(stream_fault("POST /v1/messages", b'event: ping\ndata: {"type":"message_stop"}\n\n'))
+    assert fault(asked("POST /v1/chat/completions"), Answer(200, "text/event-stream", b"", cut=True)) is not None
+
+
+CHUNK = b'data: {"id":"c","choices":[{"index":%d,"text":"x","finish_reason":%s}]}\n\n'
+DONE = b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        (CHUNK % (0, b"null") + CHUNK % (0, b'"stop"') + DONE, None),
+        (CHUNK % (0, b"null") + DONE, "without a finish"),
+        (CHUNK % (0, b'"stop"') + CHUNK % (0, b"null") + DONE, "after the finish"),
+        (CHUNK % (0, b'"stop"'), "no [DONE]"),
+        (CHUNK % (0, b'"stop"') + DONE + CHUNK % (1, b"null"), "after [DONE]"),
+        (CHUNK % (0, b'"stop"') + b"data: {", "inside an event"),
+    ],
+)
+def test_a_stream_of_completions_has_one_end(body: bytes, wrong: str | None) -> None:
+    found = stream_fault("POST /v1/completions", body)
+    assert found is None if wrong is None else wrong in str(found)
+
+
+def test_what_a_client_sends_wrong_is_no_trace_in_the_log() -> None:
+    record = logging.LogRecord("uvicorn.error", logging.ERROR, "", 1, "Invalid UTF-8 sequence received", (), None)
+    record.exc_info = (ValueError, ValueError(), None)
+    ServerComplaints().filter(record)
+    assert (record.levelname, record.exc_info) == ("INFO", None)
+
+
+async def test_a_head_request_for_the_endless_events_ends(serve: Serve) -> None:
+    client = await serve({"text": "Hi."})
+    for _ in range(2):  # the second on the connection of the first
+        async with client.session.head(client.base + "/admin/events") as answer:
+            assert (answer.status, answer.content_type) == (200, "text/event-stream")
 
 
 async def test_the_document_describes_what_is_served(serve: Serve) -> None:

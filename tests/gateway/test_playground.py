@@ -155,3 +155,15 @@ async def test_what_was_captured_of_a_turn_can_be_asked_for(serve: Serve, tmp_pa
     async with plain.session.get(f"{plain.base}/admin/turns/{turn.turn_id}/payload") as answer:
         assert answer.status == 404
         assert "--capture" in await answer.text()
+
+
+async def test_a_message_that_nests_without_end_leaves_the_tab_open(serve: Serve) -> None:
+    client = await serve(*LINES)
+    async with tab(client) as socket:
+        await until(socket, "ready")
+        for text in ("[" * 100_000, '{"type":' + '{"a":' * 3000):
+            await socket.send_str(text)
+            (answer,) = await until(socket, "failed")
+            assert "not understood" in answer["message"]
+        await socket.send_json({"type": "ask", "text": "Hi"})
+        await until(socket, "approval", "answered")

@@ -142,11 +142,21 @@ def _return_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-class _CutOnPurpose(logging.Filter):
-    """A turn that died is cut without a clean end; uvicorn's complaint about that would only hide real ones."""
+# What a client sends wrong on the wire is told to the client; in the log it is one line of information.
+_CLIENTS_FAULTS = ("Invalid HTTP request", "Invalid UTF-8 sequence")
+
+
+class ServerComplaints(logging.Filter):
+    """What uvicorn says of connections. A turn that died is cut without a clean end, and the complaint about that would
+    only hide real ones; nor may a client fill the log with warnings and traces."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return "without completing response" not in record.getMessage()
+        message = record.getMessage()
+        if message.startswith(_CLIENTS_FAULTS):
+            record.levelno, record.levelname = logging.INFO, "INFO"
+            record.exc_info = record.exc_text = None
+            return logging.getLogger().isEnabledFor(logging.INFO)
+        return "without completing response" not in message
 
 
 def server_config(gateway: Gateway) -> uvicorn.Config:
@@ -180,7 +190,7 @@ class GatewayServer(uvicorn.Server):
         self, gateway: Gateway, announce: Callable[[], None], reread: Callable[[], Settings] | None = None
     ) -> None:
         super().__init__(server_config(gateway))
-        logging.getLogger("uvicorn.error").addFilter(_CutOnPurpose())
+        logging.getLogger("uvicorn.error").addFilter(ServerComplaints())
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
         self._gateway = gateway
         self._announce = announce

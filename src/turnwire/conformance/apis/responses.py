@@ -123,6 +123,8 @@ class _Stream:
         if not kind.startswith("response."):
             if kind == "error":
                 turn.error = clipped(string(event, "message") or string(event, "error", "message") or frame.data)
+            elif (place := number(event, "sequence_number")) is not None:
+                self._count(place)  # an event that a client opted into
             return
         self._count(number(event, "sequence_number"))
         if self._ends:
@@ -149,7 +151,7 @@ class _Stream:
 
     def _item_event(self, kind: str, event: dict[str, object], now: float) -> None:
         turn, place = self.turn, number(event, "output_index")
-        if kind == "response.in_progress":
+        if kind in ("response.in_progress", "response.queued"):
             return
         if place is None:
             turn.problem("fields", f"{clipped(kind, 60)} without output_index")
@@ -210,13 +212,14 @@ class _Stream:
 
     def _end(self, event: dict[str, object], now: float) -> None:
         turn, document = self.turn, mapping(event, "response")
-        if self._open:
-            turn.problem("order", "the end came while an item was open")
         _finish(turn, document)
         turn.ended = now
         if string(event, "type") == "response.failed":
+            # What failed may fail in the middle of an item.
             turn.error = clipped(string(document, "error", "message") or "response.failed")
             return
+        if self._open:
+            turn.problem("order", "the end came while an item was open")
         stated = [block for item in items(document, "output") if (block := _block(item, now)) is not None]
         said = [(block.kind, block.text) for block in turn.blocks]
         if said != [(block.kind, block.text) for block in stated]:

@@ -111,7 +111,10 @@ class AdminRoutes:
 
     async def events(self, request: Request) -> Response:
         """Server-sent events: `turn` for every turn that ends, `live` once a second."""
-        return StreamingResponse(self._events(), media_type="text/event-stream", headers={"cache-control": "no-cache"})
+        headers = {"cache-control": "no-cache"}
+        if request.method == "HEAD":  # the events have no end, and this asks for none of them
+            return Response(media_type="text/event-stream", headers=headers)
+        return StreamingResponse(self._events(), media_type="text/event-stream", headers=headers)
 
     async def _events(self) -> AsyncIterator[bytes]:
         ended: asyncio.Queue[bytes] = asyncio.Queue(_MOST)

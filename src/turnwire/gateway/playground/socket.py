@@ -96,7 +96,7 @@ class _Tab:
         try:
             said = msgspec.json.decode(data, type=_Said)
             await self._obey(said)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             await self._tell({"type": "failed", "message": f"This message is not understood: {error}"})
         except EndpointError as error:
             await self._tell({"type": "failed", "message": str(error)})

@@ -1,4 +1,7 @@
-"""A server that speaks vLLM's completions wire and fails in every way that servers do, most of them polite."""
+"""A server that speaks vLLM's completions wire and fails in every way that servers do, most of them polite.
+
+Promise: what it says follows from the nonce in the prompt, from wherever the prompt leaves off; its dice have a seed.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,8 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from benchmarks.storm.story import NONCE, said
 from turnwire.prompts.prompt import Tokenizer
-
-from .mortal import NONCE, said
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 ANSWERS = {
@@ -44,17 +46,32 @@ def choice(text: str, ids: list[int], finish: str | None = None) -> bytes:
 DEATH = event({"error": {"message": "EngineCore encountered an issue.", "type": "InternalServerError", "code": 500}})
 DONE = b"data: [DONE]\n\n"
 LAST = b"0\r\n\r\n"
+RESET = b"reset"
+"""Not to be sent: the connection is reset."""
 
 # Instead of an answer.
 REFUSALS: dict[str, bytes] = {
     "429": whole(429, {"error": {"message": "slow down"}}, "Retry-After: 0.2"),
     "503": whole(503, {"error": {"message": "The request queue is full."}}),
     "retry after infinity": whole(503, {"error": {"message": "busy"}}, "Retry-After: inf"),
+    "retry after nan": whole(429, {"error": {"message": "busy"}}, "Retry-After: nan"),
+    "retry after a date": whole(429, {"error": "busy"}, "Retry-After: Wed, 21 Oct 2037 07:28:00 GMT"),
+    "retry after a century": whole(503, ["busy"], "Retry-After: 3153600000"),
+    "retry before": whole(503, {}, "Retry-After: -5"),
+    "504": whole(504, {"error": {"message": None}}),
     "500": whole(500, {"error": {"message": "EngineCore encountered an issue."}}),
     "401": whole(401, {"error": {"message": "Unauthorized"}}),
     "302": whole(302, {}, "Location: http://127.0.0.1:9/"),
     "drained": HEAD + chunk(DONE) + LAST,
     "dead core": HEAD + chunk(DEATH + DONE) + LAST,
+    "a page": b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 13\r\n\r\n<html></html>",
+    "nothing": b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 0\r\n\r\n",
+}
+# Instead of an answer, and of the connection.
+CUTS: dict[str, bytes] = {
+    "half a head": b"HTTP/1.1 200 OK\r\nContent-",
+    "no HTTP": b"SSH-2.0-OpenSSH_9.6\r\n\r\n",
+    "a long head": b"HTTP/1.1 200 OK\r\n" + b"X-Long: " + b"x" * 200_000 + b"\r\n\r\n",
 }
 # In mid-stream.
 BREAKS: dict[str, bytes] = {
@@ -67,7 +84,17 @@ BREAKS: dict[str, bytes] = {
     "cut chunk": b"ffff\r\ndata: {",
     "invalid UTF-8": chunk(b'data: {"choices":[{"text":"\xff\xfe"}]}\n\n'),
     "not JSON": chunk(b"data: <html>\n\n"),
+    "a number": chunk(b"data: 7\n\n"),
+    "a huge event": b"".join(chunk(b"data: " * (not n) + b"x" * 1_000_000) for n in range(20)),
+    "no choices": chunk(event({"choices": []}) + DONE) + LAST,
     "closed": b"",
+    "reset": RESET,
+}
+# After a complete answer, which it does not spoil: inside the stream, and on the connection that is kept.
+AFTERWARDS: dict[str, bytes] = {
+    "garbage after [DONE]": chunk(b"data: {never\n\n\xff") + LAST,
+    "tokens after [DONE]": chunk(choice("never", [1]) + DONE) + LAST,
+    "garbage after the answer": LAST + b"\x00\xffHTTP/9 never\r\n\r\n",
 }
 
 
@@ -119,6 +146,11 @@ class RudeServer:
         rude = self._dice.random() < self.rudeness
         if rude and self._dice.random() < 0.4:
             return self._refuse(writer)
+        if rude and self._dice.random() < 0.05:
+            fault = self._dice.choice(list(CUTS))
+            self.faults[fault] += 1
+            writer.write(CUTS[fault])
+            return False
         ids = self._tokenizer.encode(f"I think of {nonces[-1]}.\n</think>\n\n{said(nonces[-1])}")
         at = _begun(prompt, ids)
         stop = self._dice.randrange(at, len(ids)) if rude else len(ids)
@@ -134,14 +166,26 @@ class RudeServer:
         if not rude:
             usage = event({"choices": [], "usage": {"prompt_tokens": len(prompt), "completion_tokens": len(ids)}})
             end = self._tokenizer.special_tokens["<|im_end|>"]
-            writer.write(chunk(choice("", [end], "stop") + usage + DONE) + LAST)
-            return True
+            writer.write(chunk(choice("", [end], "stop") + usage + DONE))
+            if self._dice.random() >= self.rudeness / 4:
+                writer.write(LAST)
+                return True
+            fault = self._dice.choice(list(AFTERWARDS))
+            self.faults[fault] += 1
+            writer.write(AFTERWARDS[fault])
+            return fault != "garbage after the answer"
         if self._dice.random() < 0.05:
             self.faults["frozen"] += 1
             await asyncio.sleep(3600)
         fault = self._dice.choice(list(BREAKS))
         self.faults[fault] += 1
-        writer.write(BREAKS[fault])
+        if BREAKS[fault] is RESET:
+            writer.transport.abort()
+        elif fault == "closed" and self._dice.random() < 0.5:
+            writer.write_eof()  # half-closed: it goes on reading
+            await asyncio.sleep(1)
+        else:
+            writer.write(BREAKS[fault])
         return False
 
     def _refuse(self, writer: asyncio.StreamWriter) -> bool:

@@ -1,0 +1,1 @@
+"""Long runs: clients that check every answer, samples of the gateway's process, and their curves."""

@@ -1,0 +1,146 @@
+"""The tables of docs/reliability.md that are made from result files.
+
+Promise: no figure in them is written by hand; a run that was not made yet is said to be missing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.commands.endurance import Endurance
+from benchmarks.commands.fuzz import Fuzzed
+from benchmarks.commands.soak import Soak
+from benchmarks.commands.storm import Storm
+
+MISSING = "No run of this size is saved yet."
+
+
+def reliability_block(folder: Path) -> str:
+    """The text between the two marks of the page."""
+    return "\n\n".join((_storm(folder), _fuzz(folder), _endurance(folder), _soak(folder)))
+
+
+def _table(rows: list[tuple[str, str]]) -> str:
+    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)])
+
+
+def _where(machine: dict[str, str | int | float], taken: str) -> str:
+    return f"{taken}, {machine['cores']} cores, load {machine['load']} at the end, Python {machine['python']}"
+
+
+def _storm(folder: Path) -> str:
+    title = "**Servers that fail politely and otherwise** — `python -m benchmarks storm`"
+    file = folder / "storm.json"
+    if not file.exists():
+        return f"{title}\n\n{MISSING}"
+    made = msgspec.json.decode(file.read_bytes(), type=Storm)
+    ended = ("complete", "left", "exit status of the gateway")
+    turns = sum(count for name, count in made.tally.items() if name != "exit status of the gateway")
+    bad = sum(count for name, count in made.tally.items() if name not in ended)
+    pool = made.events
+    moved = f"{pool.get('retries', 0):,}, {pool.get('migrations', 0):,}, {pool.get('migrations_failed', 0):,}"
+    about = (
+        "Five servers speak vLLM's wire; four of them fail six generations of ten, before the answer, at a random "
+        "token or after it; the fifth is sound and has room, so every error is one too many. Every character of every "
+        "answer is checked, on three APIs, streamed and whole."
+    )
+    rows = [
+        ("turns asked", f"{turns:,}"),
+        ("answered completely and correctly", f"{made.tally.get('complete', 0):,}"),
+        ("left by their client on purpose in mid-stream", f"{made.tally.get('left', 0):,}"),
+        ("errors sent, cut, truncated, doubled, lost, hung past 90 s", f"{bad:,}"),
+        ("faults, kinds of them", f"{sum(made.faults.values()):,}, {len(made.faults)}"),
+        ("retries before the first token, migrations, of them failed", moved),
+        ("turns that left a silent worker; longest turn", f"{pool.get('moved_late', 0):,}; {made.longest:.1f} s"),
+        ("taken", f"{_where(made.machine, made.taken)}, seed {made.seed}"),
+    ]
+    return f"{title}\n\n{about}\n\n{_table(rows)}"
+
+
+def _fuzz(folder: Path) -> str:
+    title = "**Bad requests** — `python -m benchmarks fuzz --processes 14`"
+    file = folder / "fuzz.json"
+    if not file.exists():
+        return f"{title}\n\n{MISSING}"
+    made = msgspec.json.decode(file.read_bytes(), type=Fuzzed)
+    tally = made.tally
+    answers = ", ".join(f"{status} x {count:,}" for status, count in tally.statuses.items())
+    about = (
+        "Requests for every route and messages on both WebSockets, good ones and broken ones, with JSON schemas drawn "
+        "at random in tools and formats; scripted models answer with thoughts, calls and texts, right and wrong ones. "
+        "Streams are read by the rules of `turnwire conformance`. 503 and 529 are a scripted worker that is full."
+    )
+    rows = [
+        ("requests, routes", f"{tally.requests:,}, {len(tally.routes)}"),
+        ("answers", answers),
+        ("streams read to their end, events in them", f"{tally.streams:,}, {tally.events:,}"),
+        ("status 500, hangs, cuts, wrong shapes, defects inside streams, traces in the log", f"{tally.found:,}"),
+        ("taken", f"{_where(made.machine, made.taken)}, seed {made.seed}, {made.seconds:.0f} s"),
+    ]
+    return f"{title}\n\n{about}\n\n{_table(rows)}"
+
+
+def _endurance(folder: Path) -> str:
+    title = "**A hundred thousand turns** — `python -m benchmarks endurance`"
+    file = folder / "endurance.json"
+    if not file.exists():
+        return f"{title}\n\n{MISSING}"
+    made = msgspec.json.decode(file.read_bytes(), type=Endurance)
+    parts = [f"{made.median(at / 10, (at + 1) / 10):.0f}" for at in range(10)]
+    wrong = sum(n for name, n in made.tally.items() if name not in ("asked", "complete", "left"))
+    descriptors = [sample.descriptors for sample in made.samples]
+    about = (
+        "Conversations of up to seven turns, each with material of its own, on the three APIs; every answer is "
+        "checked. Memory grows until the stores have reached their bounds, and then no more."
+    )
+    rows = [
+        ("turns asked, complete, left on purpose", _counts(made.tally)),
+        ("errors sent, cut, truncated, wrong, lost", f"{wrong:,}"),
+        ("memory by tenths of the turns, MiB", ", ".join(parts)),
+        ("file descriptors, threads", f"{min(descriptors)} to {max(descriptors)}, {made.samples[-1].threads}"),
+        ("longest /health, of one every 50 ms", f"{max(sample.pause_ms for sample in made.samples):.0f} ms"),
+        ("gateway CPU", f"{made.cpu_seconds:.0f} s of {made.seconds:.0f}"),
+        ("taken", _where(made.machine, made.taken)),
+    ]
+    return f"{title}\n\n{about}\n\n{_table(rows)}\n\n![Memory over the turns](images/endurance.svg)"
+
+
+def _counts(tally: dict[str, int]) -> str:
+    return f"{tally.get('asked', 0):,}, {tally.get('complete', 0):,}, {tally.get('left', 0):,}"
+
+
+def _soak(folder: Path) -> str:
+    title = "**Hours of mixed work** — `python -m benchmarks soak --minutes 60 --clients 8 --real`"
+    file = folder / "soak.json"
+    if not file.exists():
+        return f"{title}\n\n{MISSING}"
+    made = msgspec.json.decode(file.read_bytes(), type=Soak)
+    tally, good = made.tally, ("asked", "complete", "complete on vLLM", "left", "engines killed", "reloads")
+    wrong = sum(n for name, n in tally.items() if name not in good)
+    memory, descriptors = [s.rss_mib for s in made.samples], [s.descriptors for s in made.samples]
+    pauses = sorted(sample.pause_ms for sample in made.samples)
+    threads = sorted({sample.threads for sample in made.samples})
+    about = (
+        "Clients of the three APIs, streamed and whole, some with tools, some that leave or read slowly, in front of "
+        "stand-ins of which one is killed every half minute, and a real vLLM (CPU build) as a second model, whose "
+        "random answers are checked for their form."
+    )
+    kills = f"{made.minutes:g}; {tally.get('engines killed', 0)}; {tally.get('reloads', 0)}"
+    rows = [
+        ("minutes; engines killed; reloads by SIGHUP", kills),
+        ("turns asked, complete, left on purpose", _counts(tally)),
+        ("complete on vLLM", f"{tally.get('complete on vLLM', 0):,}"),
+        ("errors sent, cut, truncated, wrong, lost", f"{wrong:,}"),
+        ("memory at first, in the middle, at the end", _mib(memory)),
+        ("file descriptors; threads", f"{min(descriptors)} to {max(descriptors)}; {threads[0]} to {threads[-1]}"),
+        ("longest /health; in half of the samples below", f"{pauses[-1]:.0f} ms; {pauses[len(pauses) // 2]:.0f} ms"),
+        ("gateway CPU", f"{made.cpu_seconds:.0f} s"),
+        ("taken", _where(made.machine, made.taken)),
+    ]
+    return f"{title}\n\n{about}\n\n{_table(rows)}\n\n![Hours of mixed work](images/soak.svg)"
+
+
+def _mib(memory: list[float]) -> str:
+    return f"{memory[0]:.0f}, {memory[len(memory) // 2]:.0f}, {memory[-1]:.0f} MiB"
