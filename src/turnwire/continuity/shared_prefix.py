@@ -18,10 +18,10 @@ Items = TypeVar("Items", str, "array[int]")
 def shared_prefix(one: Items, other: Items) -> int:
     """How many leading items the two share."""
     size = min(len(one), len(other))
-    place = 0
-    while place < size and one[place : place + _CHUNK] == other[place : place + _CHUNK]:
-        place += _CHUNK
-    low, high = min(place, size), min(place + _CHUNK, size)
+    place, end = 0, min(_CHUNK, size)
+    while place < size and one[place:end] == other[place:end]:
+        place, end = end, min(end + _CHUNK, size)
+    low, high = place, end
     while low < high:
         middle = (low + high + 1) // 2
         if one[low:middle] == other[low:middle]:

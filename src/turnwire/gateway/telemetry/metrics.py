@@ -5,7 +5,7 @@ Promise: labels are bounded (API, model, key, reason, code: never ids or payload
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from prometheus_client import (
@@ -27,6 +27,7 @@ __all__ = ["Metrics"]
 
 _INSTANTS = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.1)
 _MOST_TENANTS = 100
+_Metric = TypeVar("_Metric", Counter, Histogram)
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
@@ -122,6 +123,7 @@ class Metrics:
             registry=registry,
         )
         self._tenants: set[str] = set()
+        self._children: dict[tuple[int, tuple[str, ...]], Any] = {}
         self._meters: dict[tuple[str, str, str, str, str], _TurnMeters] = {}
         ProcessCollector(registry=registry)
         self.live = Gauge("turnwire_live_turns", "Turns running now.", registry=registry)
@@ -175,7 +177,7 @@ class Metrics:
         meters.key_turns.inc()
         meters.seconds.observe(summary.seconds)
         if summary.first_token is not None:
-            self.first_token.labels(model, turn.continuity.state).observe(summary.first_token)
+            self._child(self.first_token, model, turn.continuity.state).observe(summary.first_token)
         for kind, counters in meters.tokens:
             if count := getattr(outcome.usage, kind):
                 for counter in counters:
@@ -219,13 +221,21 @@ class Metrics:
             )
         return meters
 
+    def _child(self, metric: _Metric, *labels: str) -> _Metric:
+        """A metric with its labels, found once."""
+        key = (id(metric), labels)
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = metric.labels(*labels)
+        return child
+
     def _observe_route(self, turn: TurnRecord[Any], model: str) -> None:
         """Count where a turn went, and compare what its worker was believed to hold with what it reported. Where other
         turns were reading the same prompt at that moment, nothing certain was believed."""
         route, outcome = turn.route, turn.outcome
         if route is None:
             return
-        self.routes.labels(model, route.label, route.why).inc()
+        self._child(self.routes, model, route.label, route.why).inc()
         reports = turn.runtime.engine.capabilities.cached_tokens and outcome is not None and outcome.finish is not None
         if outcome is None or not reports or route.why == "only" or route.pending > route.cached:
             return

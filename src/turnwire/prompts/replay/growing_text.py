@@ -39,10 +39,7 @@ class GrownText(msgspec.Struct, frozen=True):
     starts: list[int]
     ids: list[int]
     packed: array[int]
-
-    @property
-    def sections(self) -> tuple[Section, ...]:
-        return sections_of(self.labels, self.starts, len(self.ids))
+    sections: tuple[Section, ...]
 
     @property
     def size(self) -> int:
@@ -112,21 +109,31 @@ def grown(
         found, missed = labelling.found, [*((-1, name) for name in unseen), *labelling.missed]
         labels = labels_of(found, offered, limit, tail=bool(tail), start=start, end=end)
         ids, starts = tokenized(tokenizer, text, labels, literal)
+        sections = sections_of(labels, starts, len(ids))
         packed = array("I", ids)
-        return GrownText(text, limit, digests[:end], found, offered, tools_end, missed, labels, starts, ids, packed)
+        return GrownText(
+            text, limit, digests[:end], found, offered, tools_end, missed, labels, starts, ids, packed, sections
+        )
     last = base.found[kept - 1]
     labelling = label_messages(text, limit, messages, range(last.index + 1, end), last.at + 1)
     found = base.found[:kept] + labelling.found
     missed = [miss for miss in base.missed if miss[0] <= last.index] + labelling.missed
-    labels = labels_of(found, base.tools, limit, tail=bool(tail), start=start, end=end)
     place = next(at for at in range(len(base.labels) - 1, -1, -1) if base.labels[at].start == last.start)
     before = base.starts[place]
-    ids, starts = tokenized(tokenizer, text, labels[place:], literal, at=last.start, before=before)
-    starts = base.starts[:place] + starts
+    # The labels before that of the last message kept are those of the text it grew from, and so are their sections.
+    fresh = labels_of(found[kept - 1 :], (), limit, tail=bool(tail), start=start, end=end, begins=place == 0)
+    ids, starts = tokenized(tokenizer, text, fresh, literal, at=last.start, before=before)
+    labels, starts = base.labels[:place] + fresh, base.starts[:place] + starts
     packed = base.packed[:before]
     packed.extend(ids)
     ids = base.ids[:before] + ids
-    return GrownText(text, limit, digests[:end], found, base.tools, base.tools_end, missed, labels, starts, ids, packed)
+    same = len(base.sections)
+    while same and base.sections[same - 1].end > before:
+        same -= 1
+    sections = base.sections[:same] + sections_of(fresh, starts[place:], len(ids))
+    return GrownText(
+        text, limit, digests[:end], found, base.tools, base.tools_end, missed, labels, starts, ids, packed, sections
+    )
 
 
 def _kept(base: GrownText, tokenizer: Tokenizer, text: str, limit: int, digests: Sequence[bytes], end: int) -> int:

@@ -78,10 +78,17 @@ def label_tools(text: str, limit: int, tools: Sequence[Tool]) -> tuple[list[Labe
 
 
 def labels_of(
-    found: Iterable[FoundMessage], tools: Iterable[Label], limit: int, *, tail: bool, start: int, end: int
+    found: Iterable[FoundMessage],
+    tools: Iterable[Label],
+    limit: int,
+    *,
+    tail: bool,
+    start: int,
+    end: int,
+    begins: bool = True,
 ) -> list[Label]:
     """All labels of a text that shows the messages from `start` to `end`, and a generation header at `limit` if it has
-    a `tail`."""
+    a `tail`. One that does not `begin` here is the rest of another."""
     labels: dict[int, Label] = {}
     for tool in tools:
         labels.setdefault(tool.start, tool)
@@ -89,7 +96,7 @@ def labels_of(
         labels[message.start] = Label(message.kind, message.index, message.start)
     if tail and limit > 0:
         labels[limit] = Label("generation", end, limit)
-    if 0 not in labels:
+    if begins and 0 not in labels:
         labels[0] = Label("frame", start, 0)
     return [labels[at] for at in sorted(labels)]
 

@@ -83,8 +83,13 @@ class HFTokenizer:
         """Work out now what the first request would wait for."""
         _ = self.density, self.markers, self.cuts
 
+    @property
+    def fast(self) -> bool:
+        """Whether another library encodes."""
+        return self._fast is not None
+
     def encode(self, text: str) -> list[int]:
-        return self.encode_many([text])[0]
+        return self._fast([text])[0] if self._fast is not None else self.encode_many([text])[0]
 
     def encode_many(self, texts: list[str]) -> list[list[int]]:
         """Each text's ids, as `encode` gives them."""

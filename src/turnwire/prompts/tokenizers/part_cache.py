@@ -25,6 +25,8 @@ __all__ = ["CacheFigures", "CuttableTokenizer", "PrefixTokenizer"]
 
 # Parts are cut again when they are longer than this, so that a text which grows at its end is mostly found again.
 _LONG = 4096
+# What is not longer than this is tokenized by a fast encoder in less time than its parts are looked up.
+_SHORT = 1024
 _LETTER_BLANK = re.compile("[A-Za-z] ")
 _ENTRY_OVERHEAD = 200
 
@@ -64,6 +66,7 @@ class PrefixTokenizer:
         self._inner = inner
         self._max_bytes = max_bytes
         self._cuts = inner.cuts
+        self._direct: bool = getattr(inner, "fast", False)
         # A marker put before every part that does not come first, where the tokenizer tells the two apart. A first
         # part never starts with it: it would have been cut there.
         self._anchor = next(iter(self._cuts.clean), "") if self._cuts.first_differs else ""
@@ -74,6 +77,8 @@ class PrefixTokenizer:
         self._lock = Lock()
 
     def encode(self, text: str) -> list[int]:
+        if self._direct and len(text) <= _SHORT:
+            return self._inner.encode(text)
         parts = self._parts(text)
         ids: list[int] = []
         places: list[array[int] | int | None] = []

@@ -6,6 +6,7 @@ Promise: tables and pure functions over them.
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 
 import turnwire
 from turnwire.protocols.chat.messages import SEAL_FORMAT
@@ -39,6 +40,7 @@ def completion_id(turn_id: str) -> str:
     return f"chatcmpl-{turn_id}"
 
 
+@lru_cache(maxsize=256)
 def fingerprint(model: str) -> str:
     """What an answer depends on beside its request: the model, and the version that writes its prompts."""
     return "fp_" + hashlib.sha256(f"{turnwire.__version__}\n{model}".encode()).hexdigest()[:10]
