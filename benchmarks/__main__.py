@@ -16,6 +16,8 @@ COMMANDS = {
     "loop_pauses": ("benchmarks.commands.loop_pauses", "how long others wait while large bodies arrive"),
     "memory": ("benchmarks.commands.memory", "a thousand paced streams: memory, CPU, lateness"),
     "replicas": ("benchmarks.commands.replicas", "turns over several processes, some of them killed"),
+    "ray_storm": ("benchmarks.ray.storm", "turns over replicas on several Ray nodes, some of them killed"),
+    "ray_modes": ("benchmarks.ray.modes", "CPU per output token in each way to serve on Ray"),
     "thinking": ("benchmarks.commands.thinking", "thoughts against their budget on a real engine"),
     "conformance": ("benchmarks.commands.conformance", "judge the servers by `turnwire conformance`, write its page"),
     "processes": ("benchmarks.commands.processes", "tokens a second against the number of processes"),

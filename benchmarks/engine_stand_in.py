@@ -1,7 +1,7 @@
 """A process that speaks vLLM's completions wire, for benchmarks: it says a text that the prompt determines, from
 wherever the prompt leaves off, so that any gap or repeat in a client's stream can be seen.
 
-    python benchmarks/engine_stand_in.py PORT [--delay-ms 2] [--tokens 120] [--script FILE]
+    python benchmarks/engine_stand_in.py PORT [--delay-ms 2] [--tokens 120] [--script FILE] [--host 127.0.0.1]
 """
 
 from __future__ import annotations
@@ -88,6 +88,7 @@ def main() -> None:
     arguments.add_argument("--delay-ms", type=float, default=2)
     arguments.add_argument("--tokens", type=int, default=120)
     arguments.add_argument("--script", help="a file whose text is said to every prompt")
+    arguments.add_argument("--host", default="127.0.0.1")
     options = arguments.parse_args()
     script = None
     if options.script:
@@ -116,7 +117,7 @@ def main() -> None:
         ]
     )
     uvloop.install()
-    web.run_app(app, host="127.0.0.1", port=options.port, print=None, handler_cancellation=True)
+    web.run_app(app, host=options.host, port=options.port, print=None, handler_cancellation=True)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import msgspec
-
 from benchmarks.measure.results import Cell, Result, machine, save, today
 from benchmarks.measure.versions import commit
 from benchmarks.peers import cache
@@ -44,18 +42,10 @@ def main(arguments: list[str]) -> None:
                 delay_s=0.002,
             )
         )
-    shown = msgspec.structs.asdict(found)
-    troubles = shown.pop("troubles")
-    for name, value in shown.items():
-        print(f"{name:16} {value}")
-    for trouble in troubles[:20]:
-        print("!", trouble)
+    found.show()
     if chosen.save:
         case = f"{chosen.workers} processes, {found.kills} killed, Redis {found.redis_kills} times"
-        figures = {name: [float(value)] for name, value in shown.items() if isinstance(value, int | float)}
-        figures |= {f"verdict_{name}": [float(count)] for name, count in found.verdicts.items()}
         about = {"turnwire": {"version": commit(cache.ROOT), "wire": "HTTP"}}
-        cell = Cell("turnwire", "all", case, figures)
+        cell = Cell("turnwire", "all", case, found.figures())
         print("written:", save(Result("replicas", today(), machine(), about, [cell])))
-    wrong = found.lost or found.doubled or found.truncated or found.held < found.pairs or found.misjudged
-    sys.exit(1 if wrong else 0)
+    sys.exit(1 if found.wrong else 0)

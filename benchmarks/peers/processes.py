@@ -43,9 +43,22 @@ class Processes:
     def __init__(self, logs: Path) -> None:
         self.folder = logs
         self._started: list[tuple[subprocess.Popen[bytes], Path]] = []
+        self._orderly: set[int] = set()
+        self._after: list[Callable[[], object]] = []
 
-    def start(self, name: str, command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> int:
-        """Start a program in a process group of its own; its id."""
+    def after(self, work: Callable[[], object]) -> None:
+        """Do this when all have ended."""
+        self._after.append(work)
+
+    def start(
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        environment: Mapping[str, str] | None = None,
+        *,
+        orderly: bool = False,
+    ) -> int:
+        """Start a program in a process group of its own; its id. One that is `orderly` ends its children itself."""
         log = self.folder / f"{name}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
@@ -56,6 +69,8 @@ class Processes:
                 env={**os.environ, **(environment or {})},
             )
         self._started.append((process, log))
+        if orderly:
+            self._orderly.add(process.pid)
         return process.pid
 
     def wait(self, ready: Callable[[], bool], seconds: float = START_SECONDS) -> None:
@@ -74,14 +89,17 @@ class Processes:
         """End all of them, the gateway first."""
         for process, _ in self._started:
             if process.poll() is None:
-                os.killpg(process.pid, signal.SIGTERM)
+                (os.kill if process.pid in self._orderly else os.killpg)(process.pid, signal.SIGTERM)
         for process, _ in self._started:
             try:
-                process.wait(10)
+                process.wait(60 if process.pid in self._orderly else 10)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         self._started.clear()
+        for work in self._after:
+            work()
+        self._after.clear()
 
 
 def listens(port: int) -> Callable[[], bool]:

@@ -47,6 +47,7 @@ class Agent:
         self.task = f"loop-of-{loop} session {name}"
         self.system = system
         self.refusals: list[str] = []
+        self.breaks: list[str] = []
 
     def body(self, stream: bool) -> dict[str, Any]:
         """The next request."""
@@ -68,7 +69,8 @@ class Agent:
                 taken = await self._asked(stream)
                 taken.tries = tries
                 return taken
-            except (aiohttp.ClientError, OSError, TimeoutError, Unfinished):
+            except (aiohttp.ClientError, OSError, TimeoutError, Unfinished) as error:
+                self.breaks.append(type(error).__name__)
                 await asyncio.sleep(random.uniform(0.05, 0.3))
         raise Refused(f"no answer after {TRIES} tries")
 

@@ -18,16 +18,21 @@ from aiohttp import web
 from turnwire.prompts.tokenizers.load import load_tokenizer
 
 ASKED = re.compile(r"loop-of-(\d+) ")
+TASK = re.compile(r"task-of-(\d+) by (\w+) with (\w+)\.")
 TOKENIZER = load_tokenizer(None)
 END = TOKENIZER.special_tokens["<|im_end|>"]
 
 
 class Engine:
-    """`delay_s` lies between two pieces of an answer; `turns` holds all that was read and written, by mark."""
+    """`delay_s` lies between two pieces of an answer; `turns` holds all that was read and written, by mark. `tasks`
+    holds the same of real clients' tasks, by the name of their tool: how many steps had been done before, what was
+    read, what was written. Such a client is asked for `task-of-STEPS by TOOL with PARAMETER.`, where the tool runs a
+    command."""
 
     def __init__(self, delay_s: float) -> None:
         self.delay_s = delay_s
         self.turns: dict[str, tuple[array[int], array[int]]] = {}
+        self.tasks: dict[str, list[tuple[int, array[int], array[int]]]] = {}
         self.started = 0
         self._runner: web.AppRunner | None = None
 
@@ -78,10 +83,12 @@ class Engine:
             return web.json_response({"id": "x", "choices": [choice], "usage": usage})
         mark = secrets.token_hex(6)
         said = TOKENIZER.decode(list(prompt))
-        loops = int(ASKED.findall(said)[-1])
-        calls = said.rpartition("loop-of-")[2].count("done: ok")
-        output = _uneven(_words(mark, last=calls >= loops))
-        self.turns[mark] = (prompt, array("I", [*output, END]))
+        output = _uneven(_answer(said, mark))
+        if ASKED.search(said):
+            self.turns[mark] = (prompt, array("I", [*output, END]))
+        elif task := TASK.search(said):
+            step = said.rpartition("task-of-")[2].count("done: ok")
+            self.tasks.setdefault(task[2], []).append((step, prompt, array("I", [*output, END])))
         self.started += 1
         answer = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await answer.prepare(request)
@@ -100,18 +107,31 @@ class Engine:
         return answer
 
 
+def _answer(said: str, mark: str) -> str:
+    """What comes next after the words of a prompt."""
+    if loops := ASKED.findall(said):
+        done = said.rpartition("loop-of-")[2].count("done: ok")
+        return _words(mark, "Write", "path", f"{mark}  x") if done < int(loops[-1]) else _words(mark)
+    if tasks := TASK.findall(said):
+        steps, tool, parameter = tasks[-1]
+        done = said.rpartition("task-of-")[2].count("done: ok")
+        # The quotes keep the command itself from counting as done.
+        command = f"echo {mark} >> steps.txt; echo 'done'': ok'"
+        return _words(mark, tool, parameter, command) if done < int(steps) else f"</think>\n\nall {steps} steps done"
+    return "</think>\n\nFine."
+
+
 def _event(value: object) -> bytes:
     return b"data: " + json.dumps(value).encode() + b"\n\n"
 
 
-def _words(mark: str, *, last: bool) -> str:
+def _words(mark: str, tool: str | None = None, parameter: str = "", value: str = "") -> str:
     """What the model says: a thought, a sentence, and a call unless it is the last turn of its loop."""
     text = f"thinking of {mark}\n</think>\n\nbegin-{mark} some more words end-{mark}"
-    if last:
+    if tool is None:
         return text
-    return (
-        f"{text}\n<tool_call>\n<function=Write>\n<parameter=path>\n{mark}  x\n</parameter>\n</function>\n</tool_call>"
-    )
+    call = f"<function={tool}>\n<parameter={parameter}>\n{value}\n</parameter>\n</function>"
+    return f"{text}\n<tool_call>\n{call}\n</tool_call>"
 
 
 def _uneven(text: str) -> list[int]:

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -47,12 +47,32 @@ class Findings(msgspec.Struct):
     verdicts: dict[str, int] = {}
     by_agent: dict[str, int] = {}
     refusals: dict[str, int] = {}
+    breaks: dict[str, int] = {}
     troubles: list[str] = []
     seconds: float = 0.0
     redis_commands: float = 0.0
     redis_bytes_in: float = 0.0
     redis_bytes_out: float = 0.0
     redis_kept: float = 0.0
+
+    @property
+    def wrong(self) -> bool:
+        """Whether something happened that must not."""
+        return bool(self.lost or self.doubled or self.truncated or self.held < self.pairs or self.misjudged)
+
+    def show(self) -> None:
+        """Print all of it."""
+        for name, value in msgspec.structs.asdict(self).items():
+            if name != "troubles":
+                print(f"{name:16} {value}")
+        for trouble in self.troubles[:20]:
+            print("!", trouble)
+
+    def figures(self) -> dict[str, list[float]]:
+        """All that is a number, as a result file has it."""
+        shown = msgspec.structs.asdict(self)
+        figures = {name: [float(value)] for name, value in shown.items() if isinstance(value, int | float)}
+        return figures | {f"verdict_{name}": [float(count)] for name, count in self.verdicts.items()}
 
 
 class Redis:
@@ -156,10 +176,26 @@ class Gateway:
                 await self.process.wait()
 
 
+def _count(seen: list[str], counts: dict[str, int]) -> None:
+    for name in seen:
+        counts[name] = counts.get(name, 0) + 1
+    seen.clear()
+
+
+class Target(Protocol):
+    """A gateway that can be stormed."""
+
+    address: str
+
+    def processes(self) -> list[int]:
+        """Those that serve."""
+        ...
+
+
 class Storm:
     """Runs sessions until there are enough turns; `kills` and `redis_kills` are spread evenly over them."""
 
-    def __init__(self, gateway: Gateway, redis: Redis, engine: Engine, *, turns: int, at_once: int, loop: int) -> None:
+    def __init__(self, gateway: Target, redis: Redis, engine: Engine, *, turns: int, at_once: int, loop: int) -> None:
         self._gateway = gateway
         self._redis = redis
         self._engine = engine
@@ -185,6 +221,10 @@ class Storm:
         found.redis_kept = kept
         return found
 
+    def enough(self) -> None:
+        """Begin no more sessions."""
+        self._wanted = 0
+
     async def _sessions_of(self, place: int) -> None:
         while self.found.turns < self._wanted:
             self._sessions += 1
@@ -207,9 +247,8 @@ class Storm:
             found.asked_again += taken.tries - 1
             found.by_agent[kind] = found.by_agent.get(kind, 0) + 1
             found.verdicts[taken.verdict] = found.verdicts.get(taken.verdict, 0) + 1
-            for status in agent.refusals:
-                found.refusals[status] = found.refusals.get(status, 0) + 1
-            agent.refusals.clear()
+            _count(agent.refusals, found.refusals)
+            _count(agent.breaks, found.breaks)
             mark = self._mark(taken.text, taken.calls, kind)
             if mark is not None and before is not None:
                 self._compare(kind, before, mark)
@@ -258,20 +297,22 @@ class Storm:
 
     async def _kill(self, kills: int, redis_kills: int) -> None:
         """Processes and Redis, in turns that nobody can foresee but that are spread over the storm."""
-        what: list[Callable[[], Any]] = [self._kill_process] * kills + [self._kill_redis] * redis_kills
+        what: list[Callable[[], Any]] = [self.kill_process] * kills + [self.kill_redis] * redis_kills
         random.shuffle(what)
         for number, kill in enumerate(what, 1):
             while self.found.turns < self._wanted * number / (len(what) + 1):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             await kill()
 
-    async def _kill_process(self) -> None:
+    async def kill_process(self) -> None:
+        """Kill one of the processes that serve."""
         victims = self._gateway.processes()
         if victims:
             os.kill(random.choice(victims), signal.SIGKILL)
             self.found.kills += 1
 
-    async def _kill_redis(self) -> None:
+    async def kill_redis(self) -> None:
+        """Kill Redis, and start it again half a second later."""
         self._redis_is_away = True
         self._redis.kill()
         self.found.redis_kills += 1

@@ -1,11 +1,13 @@
-"""The file for a Ray cluster: what it imports exists, and its settings are settings."""
+"""The files for a Ray cluster: what they import exists, and their settings are settings."""
 
 from __future__ import annotations
 
 import ast
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
+import pytest
 import yaml
 
 from turnwire.gateway.setup.loading import load_settings
@@ -19,16 +21,32 @@ def names_of(module: str) -> set[str]:
     return {node.name for node in ast.parse(file.read_text(encoding="utf-8")).body if isinstance(node, ast.FunctionDef)}
 
 
-def test_the_file_names_what_there_is() -> None:
-    file: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "ray" / "turnwire.yaml").read_text(encoding="utf-8"))
-    (application,) = file["applications"]
-    module, _, name = application["import_path"].partition(":")
-    assert name in names_of(module)
-    settings = load_settings(application["args"], config=None, environ={})
+FILES = ("turnwire.yaml", "with-engines.yaml")
+
+
+def applications(name: str) -> dict[str, dict[str, Any]]:
+    file: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "ray" / name).read_text(encoding="utf-8"))
+    return {application["name"]: application for application in file["applications"]}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_names_what_there_is(name: str) -> None:
+    there = applications(name)
+    for application in there.values():
+        module, _, function = application["import_path"].partition(":")
+        assert function in names_of(module)
+        for deployment in application["deployments"]:
+            policy = deployment.get("autoscaling_config", {}).get("policy")
+            if policy is not None:
+                module, _, function = policy["policy_function"].partition(":")
+                assert function in names_of(module)
+    args = dict(there["turnwire"]["args"])
+    engines = args.pop("engines", None)
+    settings = load_settings(args, config=None, environ={})
     assert settings.port
     assert settings.store is not None
     assert settings.store.startswith("redis://")
     assert settings.seal_key_file
-    (deployment,) = application["deployments"]
-    module, _, name = deployment["autoscaling_config"]["policy"]["policy_function"].partition(":")
-    assert name in names_of(module)
+    if engines is not None:
+        assert {"host", "port"} <= {field for _, field, _, _ in Formatter().parse(there[engines]["args"]["command"])}
+        assert "engine" not in args

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import subprocess
 import time
@@ -15,6 +16,7 @@ import pytest
 from tests.gateway.conftest import Client, Serve
 from turnwire.gateway.door.keys import Key, hash_key
 from turnwire.gateway.door.shared_limits import SharedLimits
+from turnwire.gateway.stores.following import Following
 from turnwire.gateway.stores.outage import Outage
 from turnwire.gateway.stores.responses import ResponseStore
 
@@ -64,6 +66,52 @@ async def test_a_background_response_is_polled_and_cancelled_from_any_gateway(
     assert (await get(one, f"/v1/responses/{second['id']}"))[1]["status"] == "cancelled"
     status, answer = await other.post(f"/v1/responses/{first['id']}/cancel", {})
     assert (status, answer["status"]) == (200, "completed")
+
+
+async def followed(client: Client, response_id: str, after: int = -1) -> list[dict[str, Any]]:
+    query = {"stream": "true", "starting_after": str(after)}
+    async with client.session.get(f"{client.base}/v1/responses/{response_id}", params=query) as answer:
+        assert answer.status == 200, await answer.text()
+        return [json.loads(line[6:]) async for line in answer.content if line.startswith(b"data: {")]
+
+
+async def test_a_background_response_is_followed_at_any_gateway(serve: Serve, shared: dict[str, Any]) -> None:
+    one, other = await serve(SLOW, ENDLESS, **shared), await serve(SLOW, **shared)
+    _, first = await one.post("/v1/responses", BODY)
+    there, also, here = await asyncio.gather(
+        followed(other, first["id"]), followed(other, first["id"], 5), followed(one, first["id"])
+    )
+    assert there == here
+    assert there[-1]["type"] == "response.completed"
+    assert [event["sequence_number"] for event in there] == list(range(len(there)))
+    assert also == here[6:] == await followed(other, first["id"], 5)
+    assert await followed(other, first["id"], len(here) - 1) == []
+    async with other.session.get(f"{other.base}/v1/responses/resp_unknown?stream=true") as answer:
+        assert answer.status == 404
+
+    _, second = await one.post("/v1/responses", BODY)
+    stream = asyncio.create_task(followed(other, second["id"]))
+    await asyncio.sleep(0.3)
+    await other.post(f"/v1/responses/{second['id']}/cancel", {})
+    assert "response.completed" not in [event["type"] for event in await stream]
+
+
+async def test_who_follows_learns_that_the_gateway_died(
+    serve: Serve, shared: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ResponseStore, "LEASE_S", 0.3)
+    monkeypatch.setattr(ResponseStore, "TEND_S", 600)
+    monkeypatch.setattr(Following, "RENEW_S", 0.2)
+    one, other = await serve(ENDLESS, **shared), await serve(SLOW, **shared)
+    _, first = await one.post("/v1/responses", BODY)
+    stream = asyncio.create_task(followed(other, first["id"]))
+    await asyncio.sleep(0.2)
+    for task in asyncio.all_tasks():
+        if task.get_coro().__qualname__ == "Following._answer":  # type: ignore[union-attr]
+            task.cancel()
+    events = await stream
+    assert events[-1]["type"] == "response.failed"
+    assert events[-1]["sequence_number"] == len(events) - 1
 
 
 async def test_a_response_that_is_deleted_elsewhere_stays_deleted(serve: Serve, shared: dict[str, Any]) -> None:

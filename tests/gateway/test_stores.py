@@ -70,6 +70,21 @@ async def test_what_is_too_large_is_refused(opened: Opener) -> None:
     assert await store.get("s", "large") is None
 
 
+async def test_letters_reach_all_who_listen_and_nobody_else(opened: Opener) -> None:
+    store = await opened()
+    other = store if isinstance(store, MemoryStore) else await opened()
+    await other.publish("a", b"before anybody listens")
+    first, second, elsewhere = await store.listen("a"), await other.listen("a"), await other.listen("b")
+    for number in range(3):
+        await other.publish("a", b"%d" % number)
+    for letters in (first, second):
+        assert [await letters.get(10) for _ in range(3)] == [b"0", b"1", b"2"]
+    first.close()
+    await store.publish("b", b"last")
+    assert await elsewhere.get(10) == b"last"
+    assert await first.get(0) is None
+
+
 async def test_old_values_are_gone(opened: Opener) -> None:
     store = await opened(age=1)
     await store.put("s", "k", b"v")

@@ -4,24 +4,28 @@
     serve run turnwire.deploy.ray:app engine=... store=... seal_key=...
 
 Promise: settings are those of `turnwire serve`, by the same names. With `direct` a replica listens itself, on the same
-port as the others of its machine, so that tokens pass through nothing of Ray; it ends as a gateway does on SIGTERM.
+socket as the others of its machine, so that tokens pass through nothing of Ray; it ends as a gateway does on SIGTERM.
 With `app` requests pass through Ray's proxy, and a client that leaves is booked as gone. `replicas=N` keeps their
-number; without it Ray scales by live turns.
+number; without it Ray scales by live turns. `engines=NAME` names the application of engines that Ray places
+(`turnwire.deploy.ray_engines`), instead of `engine`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import math
 import os
-import socket
 from typing import Any
 
+import msgspec
 from ray.serve.config import AutoscalingContext
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ray import serve
+from turnwire.deploy.ray_engines import PlacedEngines
+from turnwire.deploy.shared_listener import SharedListener
 from turnwire.gateway.app import create_app
 from turnwire.gateway.gateway import Gateway
 from turnwire.gateway.server import GatewayServer
@@ -36,6 +40,8 @@ LIVE_TURNS = "live_turns"
 _MARGIN_S = 15.0
 _TARGET = 200
 _MOST_REPLICAS = 64
+# A replica's process is its own; what it follows is kept from being collected here.
+_FOLLOWING: list[asyncio.Task[None]] = []
 
 
 def by_live_turns(context: AutoscalingContext) -> tuple[int, dict[str, Any]]:
@@ -69,6 +75,7 @@ def _own(flags: dict[str, Any]) -> dict[str, Any]:
 def _settings(flags: dict[str, Any]) -> Settings:
     """Each replica reads them for itself: a machine may have its own files and variables."""
     given = _own(flags)
+    given.pop("engines", None)
     config = given.pop("config", None) or os.environ.get("TURNWIRE_CONFIG")
     settings = load_settings(given, config=config, environ=os.environ)
     if settings.store is None or settings.store == "memory":
@@ -101,15 +108,31 @@ def _deployed(kind: Any, settings: Settings, replicas: str | int | None, scaling
     )
 
 
+async def _begun(flags: dict[str, Any]) -> Gateway:
+    """A gateway of these settings; with engines that Ray places, it follows them."""
+    settings = _settings(flags)
+    placed = PlacedEngines(flags["engines"]) if flags.get("engines") else None
+    if placed is not None:
+        settings = msgspec.structs.replace(settings, engine=",".join(await placed.first()))
+    gateway = Gateway(settings, await assemble_models(settings))
+    if placed is not None:
+        _FOLLOWING.append(asyncio.create_task(placed.keep(gateway.runtimes, settings)))
+    # What exists by now, Ray's own included, lives as long as the process: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    return gateway
+
+
 class DirectReplica:
     """A gateway that listens on its own, beside the other replicas of its machine: the kernel spreads connections."""
 
     async def __init__(self, flags: dict[str, Any]) -> None:  # type: ignore[misc]  # Ray awaits it
-        settings = _settings(flags)
-        self._gateway = Gateway(settings, await assemble_models(settings))
+        self._gateway = await _begun(flags)
+        settings = self._gateway.settings
         listening = asyncio.Event()
         self._server = GatewayServer(self._gateway, listening.set)
-        self._task = asyncio.create_task(self._server.serve(sockets=[_shared_port(settings.host, settings.port)]))
+        self._listener = await asyncio.to_thread(SharedListener, settings.host, settings.port)
+        self._task = asyncio.create_task(self._server.serve(sockets=[self._listener.socket]))
         await asyncio.wait({self._task, asyncio.ensure_future(listening.wait())}, return_when="FIRST_COMPLETED")
         await self.check_health()
 
@@ -125,6 +148,7 @@ class DirectReplica:
 
     async def __del__(self) -> None:
         """Ray stops this replica: accept no more, finish, and tell those that cannot finish in time."""
+        self._listener.close()
         if not self._task.done():
             await self._server.hand_over(self._gateway.settings.drain_timeout)
             await self._task
@@ -135,8 +159,7 @@ class IngressReplica:
     drain timeout."""
 
     async def __init__(self, flags: dict[str, Any]) -> None:  # type: ignore[misc]  # Ray awaits it
-        settings = _settings(flags)
-        self._gateway = Gateway(settings, await assemble_models(settings))
+        self._gateway = await _begun(flags)
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         return Departures(create_app(self._gateway))
@@ -178,12 +201,3 @@ class Departures:
                 await asyncio.wait({task}, timeout=self.END_S)
             task.cancel()
             raise
-
-
-def _shared_port(host: str, port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    listener.bind((host, port))
-    listener.listen(2048)
-    return listener

@@ -38,14 +38,16 @@ class StoredResponses:
     async def get(self, request: Request) -> Response:
         tenant, wanted = _tenant(request), request.path_params["response_id"]
         if request.query_params.get("stream") == "true":
-            log = self._api.store.log(tenant, wanted)
-            if log is None or not log.readable:
+            after = _whole(request, "starting_after", -1)
+            if not (await self._stored(tenant, wanted)).background:
+                raise TurnFailure("invalid_request", "stream: only a background response can be streamed again")
+            frames = await self._api.store.follow(tenant, wanted, after)
+            if frames is None:
                 raise TurnFailure(
                     "invalid_request",
-                    "stream: only a recent background response can be streamed again, and only by the gateway process "
-                    "that runs it; poll it without stream",
+                    "stream: the events of this response are not kept any more; poll it without stream",
                 )
-            return follow(log, _whole(request, "starting_after", -1), [])
+            return follow(frames, [])
         return Response((await self._stored(tenant, wanted)).document, media_type="application/json")
 
     async def delete(self, request: Request) -> Response:

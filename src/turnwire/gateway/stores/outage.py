@@ -16,29 +16,41 @@ __all__ = ["Lookups", "Outage", "SharedTurns"]
 
 
 class Outage:
-    """The outage of one store, as those who asked it saw it."""
+    """The outage of one store, as those who asked it saw it, whichever thread they are of."""
 
     # How long an outage that has just begun is waited out, in seconds.
     GRACE_S = 10.0
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._since: float | None = None
+        # Since when it does not answer, and until when it is left alone: one value, so that no thread sees half of it.
+        self._state: tuple[float, float] | None = None
 
-    def seen(self) -> None:
-        """The store did not answer."""
-        if self._since is None:
-            self._since = self._clock()
+    def seen(self, pause: float) -> None:
+        """The store did not answer; it is left alone for so many seconds."""
+        now, known = self._clock(), self._state
+        self._state = (known[0] if known is not None else now, now + pause)
 
     def over(self) -> None:
         """The store answered."""
-        self._since = None
+        self._state = None
+
+    @property
+    def known(self) -> bool:
+        """Whether the store did not answer the last time."""
+        return self._state is not None
+
+    @property
+    def pause(self) -> float:
+        """For how many seconds more the store is left alone."""
+        state = self._state
+        return 0.0 if state is None else max(0.0, state[1] - self._clock())
 
     @property
     def left(self) -> float:
-        """For how many seconds more it is waited out; 0 where there is none, or where it has lasted too long."""
-        since = self._since
-        return 0.0 if since is None else max(0.0, since + self.GRACE_S - self._clock())
+        """For how many seconds more the outage is waited out; 0 where there is none, or where it lasts too long."""
+        state = self._state
+        return 0.0 if state is None else max(0.0, state[0] + self.GRACE_S - self._clock())
 
 
 @runtime_checkable
@@ -46,11 +58,6 @@ class SharedTurns(Protocol):
     """A turn store that other processes share, and that may be away."""
 
     outage: Outage
-
-    @property
-    def away(self) -> bool:
-        """Whether it is left alone now because it did not answer."""
-        ...
 
     def get(self, space: str, key: str) -> tuple[StoredTurn, ...]: ...
 
@@ -66,5 +73,5 @@ class Lookups:
 
     def get(self, space: str, key: str) -> tuple[StoredTurn, ...]:
         found = self._store.get(space, key)
-        self.unanswered |= not found and self._store.away
+        self.unanswered |= not found and self._store.outage.known
         return found

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import msgspec
 import zstandard
 
+from turnwire.gateway.stores.following import Following
 from turnwire.gateway.stores.store import Store, StoreError
 from turnwire.protocols.responses import RequestBody, Stored, StoredResponse, continued
 from turnwire.protocols.responses.stored import MAX_CHAIN
@@ -154,6 +155,7 @@ class ResponseStore:
         self._tending: asyncio.Task[None] | None = None
         self._running: dict[tuple[str, str], RunningResponse] = {}
         self._logs: OrderedDict[tuple[str, str], ResponseLog] = OrderedDict()
+        self._following = Following(store, self.log, self._document, self._look_at_leases)
 
     # -------------------------------------------------------------------------------------------------- running
 
@@ -173,6 +175,7 @@ class ResponseStore:
         running.log = self._logs[running.tenant, running.id] = log
         while len(self._logs) > _KEPT_LOGS:
             self._logs.popitem(last=False)
+        self._following.begin()
 
     async def begin_background(self, running: RunningResponse) -> StoredResponse:
         """Take the lease of a background response and keep it as it is before its turn starts."""
@@ -185,19 +188,26 @@ class ResponseStore:
 
     async def _tend(self) -> None:
         """Renew the leases of background turns; end those that another gateway has seized."""
-        while held := [one for one in self._running.values() if one.holder == self._holder]:
-            for one in held:
-                try:
-                    holder = await self._store.lease(_space(one.tenant), one.id, self._holder, self.LEASE_S)
-                except StoreError:
-                    continue
-                if holder != self._holder:
-                    # From here on its words are those of whoever seized it: to forget it, or to declare it dead, is
-                    # to have no more of them.
-                    one.holder = holder
-                    if one.task is not None:
-                        one.task.cancel()
+        while self._held:
+            await self._look_at_leases()
             await asyncio.sleep(self.TEND_S)
+
+    @property
+    def _held(self) -> list[RunningResponse]:
+        return [one for one in self._running.values() if one.holder == self._holder]
+
+    async def _look_at_leases(self) -> None:
+        for one in self._held:
+            try:
+                holder = await self._store.lease(_space(one.tenant), one.id, self._holder, self.LEASE_S)
+            except StoreError:
+                continue
+            if holder != self._holder:
+                # From here on its words are those of whoever seized it: to forget it, or to declare it dead, is to
+                # have no more of them.
+                one.holder = holder
+                if one.task is not None:
+                    one.task.cancel()
 
     def in_background(self, tenant: str) -> int:
         """How many background turns a tenant has."""
@@ -211,8 +221,21 @@ class ResponseStore:
         """The frames of a background response, where they are still here."""
         return self._logs.get((tenant, response_id))
 
+    async def follow(self, tenant: str, response_id: str, after: int) -> AsyncIterator[bytes] | None:
+        """The events of a background response after one of them, from whichever gateway has them; None where none
+        has."""
+        log = self.log(tenant, response_id)
+        if log is not None:
+            return log.frames(after) if log.readable else None
+        return await self._following.follow(tenant, response_id, after)
+
+    async def _document(self, tenant: str, response_id: str) -> dict[str, Any] | None:
+        response = await self.get(tenant, response_id)
+        return None if response is None else msgspec.json.decode(response.document)
+
     async def stop(self) -> None:
         """End every background turn; each is kept as cancelled."""
+        self._following.stop()
         if self._tending is not None:
             self._tending.cancel()
         tasks = [one.task for one in self._running.values() if one.task is not None]
@@ -267,6 +290,7 @@ class ResponseStore:
         if running is not None or response is None or response.status not in _RUNNING:
             return response
         await self._store.lease(_space(tenant), response_id, _CANCELLED, _FOREVER_S, seize=True)
+        await self._following.wake()
         for _ in range(round(self.CANCEL_S / 0.1)):
             response = await self._read(tenant, response_id)
             if response is None or response.status not in _RUNNING:
@@ -286,6 +310,7 @@ class ResponseStore:
             known = await self._read(tenant, response_id)
             if known is not None and known.status in _RUNNING:
                 await self._store.lease(_space(tenant), response_id, _DELETED, _FOREVER_S, seize=True)
+                await self._following.wake()
         self._logs.pop((tenant, response_id), None)
         return await self._store.delete(_space(tenant), response_id)
 

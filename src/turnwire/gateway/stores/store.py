@@ -2,23 +2,27 @@
 
 Promise: a small key-value interface with three backings (memory, SQLite, Redis) that pass the same tests. A value is
 there whole or not at all, whatever kills the process; what is over the limits leaves oldest first. A lease says who may
-write an entry: of several gateways, one at a time. A store that does not answer is a StoreUnavailable.
+write an entry: of several gateways, one at a time. Gateways that share a store can send each other letters. A store
+that does not answer is a StoreUnavailable.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sqlite3
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import msgspec
 
+from turnwire.gateway.stores.letters import Letters, Listeners
 from turnwire.prompts.recall.seals import Sealer
 from turnwire.protocols.wire import TurnFailure
 
@@ -65,7 +69,10 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Store(Protocol):
-    """`space` is a tenant and a kind; `key` an id within it. A put that is over the entry limit raises StoreError."""
+    """`space` is a tenant and a kind; `key` an id within it. A put that is over the entry limit raises StoreError.
+    `shared`: other processes may use it, too."""
+
+    shared: bool
 
     async def get(self, space: str, key: str) -> bytes | None: ...
 
@@ -80,6 +87,14 @@ class Store(Protocol):
     async def lease(self, space: str, key: str, holder: str, seconds: float, *, seize: bool = False) -> str:
         """Take an entry's lease, or keep it for longer, where nobody else has it; `seize` takes it from anybody. Who
         has it now."""
+        ...
+
+    async def publish(self, topic: str, letter: bytes) -> None:
+        """Send a letter to all who listen to the topic now, in this process and in others."""
+        ...
+
+    async def listen(self, topic: str) -> Letters:
+        """The letters of a topic from now on."""
         ...
 
     async def healthy(self) -> bool:
@@ -99,12 +114,15 @@ def checked(value: bytes, retention: Retention) -> bytes:
 class MemoryStore:
     """Kept while the process lives."""
 
+    shared = False
+
     def __init__(self, retention: Retention, clock: Callable[[], float] = time.time) -> None:
         self._retention = retention
         self._clock = clock
         self._entries: OrderedDict[tuple[str, str], tuple[float, bytes]] = OrderedDict()
         self._leases: dict[tuple[str, str], tuple[str, float]] = {}
         self._bytes = 0
+        self._listeners = Listeners()
 
     async def get(self, space: str, key: str) -> bytes | None:
         entry = self._entries.get((space, key))
@@ -149,6 +167,12 @@ class MemoryStore:
         holder, until = self._leases.get((space, key), ("", 0.0))
         return holder if until > self._clock() else None
 
+    async def publish(self, topic: str, letter: bytes) -> None:
+        self._listeners.deliver(topic, letter)
+
+    async def listen(self, topic: str) -> Letters:
+        return self._listeners.add(topic)
+
     async def healthy(self) -> bool:
         return True
 
@@ -160,13 +184,20 @@ class MemoryStore:
 class SQLiteStore:
     """One file, write-ahead logged. All access goes through one thread: the event loop never waits on a disk."""
 
+    shared = True
+
     _PRUNE_EVERY = 256
+    # How often letters are looked for while somebody listens, and how long they are there, in seconds.
+    LOOK_S = 0.1
+    LETTERS_S = 60.0
 
     def __init__(self, path: str, retention: Retention, clock: Callable[[], float] = time.time) -> None:
         self._retention = retention
         self._clock = clock
         self._puts = 0
         self._failing = False
+        self._listeners = Listeners()
+        self._looking: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -186,6 +217,10 @@ class SQLiteStore:
         database.execute(
             "CREATE TABLE IF NOT EXISTS leases (space TEXT, key TEXT, holder TEXT NOT NULL, until REAL NOT NULL,"
             " PRIMARY KEY (space, key)) WITHOUT ROWID"
+        )
+        database.execute(
+            "CREATE TABLE IF NOT EXISTS letters (number INTEGER PRIMARY KEY AUTOINCREMENT, topic TEXT NOT NULL,"
+            " at REAL NOT NULL, letter BLOB NOT NULL)"
         )
         return database
 
@@ -247,6 +282,36 @@ class SQLiteStore:
         ).fetchone()
         return None if row is None else str(row[0])
 
+    async def publish(self, topic: str, letter: bytes) -> None:
+        def work() -> None:
+            now = self._clock()
+            self._database.execute("INSERT INTO letters (topic, at, letter) VALUES (?, ?, ?)", (topic, now, letter))
+            self._database.execute("DELETE FROM letters WHERE at < ?", (now - self.LETTERS_S,))
+
+        await self._run(work)
+
+    async def listen(self, topic: str) -> Letters:
+        letters = self._listeners.add(topic)
+        if self._looking is None or self._looking.done():
+            last = await self._run(lambda: self._database.execute("SELECT MAX(number) FROM letters").fetchone()[0])
+            if self._looking is None or self._looking.done():
+                self._looking = asyncio.create_task(self._look(last or 0))
+        return letters
+
+    async def _look(self, last: int) -> None:
+        """Other processes write into the same file and cannot wake us."""
+        while len(self._listeners):
+            with contextlib.suppress(StoreUnavailable):
+                for number, topic, letter in await self._run(partial(self._letters, last)):
+                    last = number
+                    self._listeners.deliver(topic, bytes(letter))
+            await asyncio.sleep(self.LOOK_S)
+
+    def _letters(self, last: int) -> list[tuple[int, str, bytes]]:
+        return self._database.execute(
+            "SELECT number, topic, letter FROM letters WHERE number > ? ORDER BY number LIMIT 1000", (last,)
+        ).fetchall()
+
     async def healthy(self) -> bool:
         if not self._failing:
             return True
@@ -273,6 +338,8 @@ class SQLiteStore:
         return await self._run(work)
 
     async def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
         await self._run(self._database.close)
         self._thread.shutdown()
 

@@ -9,18 +9,24 @@ asked again every second.
 | `turnwire:{DIGEST}:entry` | a stored response or a thread, encrypted | 30 days |
 | `turnwire:{DIGEST}:lease` | the name of the gateway that may write the entry | seconds |
 
+| channel | carries |
+|---|---|
+| `turnwire:letters:DIGEST` | letters between gateways, encrypted |
+
 The braces are a hash tag: an entry and its lease are on the same shard of a cluster.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b
 from typing import Any, TypeVar
 
+from turnwire.gateway.stores.letters import Letters, Listeners
 from turnwire.gateway.stores.outage import Outage
 from turnwire.gateway.stores.store import Retention, StoreError, StoreUnavailable, checked
 from turnwire.prompts.recall.seals import Sealer
@@ -46,6 +52,8 @@ return 1
 
 class RedisStore:
     """Entries in Redis; its `maxmemory` policy bounds what expiry does not."""
+
+    shared = True
 
     # How long an answer may take, and how long a Redis that failed is left alone, in seconds.
     ANSWER_S = 2.0
@@ -78,7 +86,10 @@ class RedisStore:
             decode_responses=False,
         )
         self._outage = Outage(clock)
-        self._paused_until = 0.0
+        self._listeners = Listeners(self._deserted)
+        self._deserting: set[str] = set()
+        self._subscriptions: Any = self._redis.pubsub()
+        self._hearing: asyncio.Task[None] | None = None
         self._seen: tuple[float, bool] = (-1e9, True)
 
     @staticmethod
@@ -89,17 +100,16 @@ class RedisStore:
     async def _asked(self, work: Callable[[], Awaitable[T]]) -> T:
         while True:
             why: object = "Redis did not answer a moment ago"
-            if self._clock() >= self._paused_until:
+            if not self._outage.pause:
                 try:
                     answer = await work()
                     self._outage.over()
                     return answer
                 except self._failures as error:
                     why = error
-                    if self._paused_until + self.ANSWER_S + self.PAUSE_S < self._clock():
+                    if not self._outage.known:
                         log.error("the store's Redis does not answer: %s", error)
-                    self._outage.seen()
-                    self._paused_until = self._clock() + self.PAUSE_S
+                    self._outage.seen(self.PAUSE_S)
             if not self._outage.left:
                 raise StoreUnavailable(why)
             await asyncio.sleep(self.PAUSE_S / 4)
@@ -129,6 +139,49 @@ class RedisStore:
         )
         return known.decode()
 
+    async def publish(self, topic: str, letter: bytes) -> None:
+        channel = _channel(topic)
+        sealed = letter if self._sealer is None else self._sealer.encrypted(letter, channel)
+        await self._asked(lambda: self._redis.publish(channel, sealed))
+
+    async def listen(self, topic: str) -> Letters:
+        letters = self._listeners.add(topic)
+        try:
+            await self._asked(lambda: self._subscriptions.subscribe(_channel(topic)))
+        except BaseException:
+            letters.close()
+            raise
+        if self._hearing is None or self._hearing.done():
+            self._hearing = asyncio.create_task(self._hear())
+        return letters
+
+    def _deserted(self, topic: str) -> None:
+        self._deserting.add(topic)
+
+    async def _hear(self) -> None:
+        """Deliver letters while somebody listens; after a failure, subscribe again."""
+        while len(self._listeners):
+            try:
+                while self._deserting:
+                    topic = self._deserting.pop()
+                    if topic not in self._listeners.topics:
+                        await self._subscriptions.unsubscribe(_channel(topic))
+                message = await self._subscriptions.get_message(ignore_subscribe_messages=True, timeout=0.5)
+                if message is not None:
+                    self._deliver(message["channel"].decode(), message["data"])
+            except self._failures as error:
+                log.warning("letters of other gateways do not arrive: %s", error)
+                await asyncio.sleep(self.PAUSE_S)
+                with contextlib.suppress(*self._failures):
+                    await self._subscriptions.reset()
+                    await self._subscriptions.subscribe(*map(_channel, self._listeners.topics))
+
+    def _deliver(self, channel: str, sealed: bytes) -> None:
+        letter = sealed if self._sealer is None else self._sealer.decrypted(sealed, channel)
+        for topic in self._listeners.topics:
+            if letter is not None and _channel(topic) == channel:
+                self._listeners.deliver(topic, letter)
+
     async def healthy(self) -> bool:
         at, well = self._seen
         if self._clock() - at < self.PAUSE_S:
@@ -142,4 +195,12 @@ class RedisStore:
         return well
 
     async def close(self) -> None:
+        if self._hearing is not None:
+            self._hearing.cancel()
+        await self._subscriptions.aclose()
         await self._redis.aclose()
+
+
+def _channel(topic: str) -> str:
+    digest = blake2b(topic.encode("utf-8", "surrogatepass"), digest_size=20)
+    return f"turnwire:letters:{digest.hexdigest()}"

@@ -94,9 +94,7 @@ class RedisTurnStore:
         self._sealer = sealer
         self._age = max(1, int(age))
         self._recent = MemoryTurnStore(max_bytes=memory_bytes)
-        self._clock = clock
         self.outage = Outage(clock)
-        self._paused_until = 0.0
         self._closing = Event()
         self._todo: queue.Queue[tuple[Callable[[], None], Future[None]] | None] = queue.Queue(_WAITING)
         self._writer = Thread(target=self._write_all, name="turnstore", daemon=True)
@@ -125,11 +123,7 @@ class RedisTurnStore:
             log.warning("Redis is too slow for the turn store; a turn is kept in memory only")
             return None
         # While Redis is away for long, nobody waits for it.
-        return None if self.away and not self.outage.left else done
-
-    @property
-    def away(self) -> bool:
-        return self._clock() < self._paused_until
+        return None if self.outage.known and not self.outage.left else done
 
     def get(self, space: str, key: str) -> tuple[StoredTurn, ...]:
         found = self._recent.get(space, key)
@@ -140,7 +134,7 @@ class RedisTurnStore:
 
     def _held(self, name: str) -> list[bytes]:
         """What is under a name and can be opened."""
-        if self.away:
+        if self.outage.pause:
             return []
         try:
             held: list[bytes] = self._redis.lrange(name, 0, _SAME_KEY - 1)
@@ -161,16 +155,15 @@ class RedisTurnStore:
 
     def _pause(self, error: Exception) -> None:
         pause = self.PAUSE_S if isinstance(error, self._silence) else self.REFUSED_S
-        self.outage.seen()
-        self._paused_until = self._clock() + pause
+        self.outage.seen(pause)
         log.warning("the turn store's Redis does not answer, it is left alone for %g s: %s", pause, error)
 
     def _write_all(self) -> None:
         while (item := self._todo.get()) is not None:
             work, done = item
             while True:
-                away = self._paused_until - self._clock()
-                if away > 0 and not self._closing.wait(min(away, 0.5)):
+                away = self.outage.pause
+                if away and not self._closing.wait(min(away, 0.5)):
                     continue
                 try:
                     work()

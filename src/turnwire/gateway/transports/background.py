@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
 from typing import Protocol
 
 from starlette.responses import StreamingResponse
@@ -66,7 +67,7 @@ class Background:
         turn = begin_turn(self._gateway, self._api, record, encoder, frames)
         running.task = asyncio.create_task(self._run(turn, encoder, arrival))
         if record.inbound.stream:
-            await follow(frames, -1, headers)(scope, receive, send)
+            await follow(frames.frames(-1), headers)(scope, receive, send)
             return
         raw = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(first.document)), *headers]
         await send({"type": "http.response.start", "status": 200, "headers": raw})
@@ -100,8 +101,8 @@ class Background:
             log.exception("background response %s could not be stored", running.id)
 
 
-def follow(frames: ResponseLog, after: int, headers: Headers) -> StreamingResponse:
+def follow(frames: AsyncIterator[bytes], headers: Headers) -> StreamingResponse:
     """The events of a background response as they come; leaving does not end the turn."""
     kept = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
     kept["cache-control"] = "no-cache"
-    return StreamingResponse(frames.frames(after), headers=kept, media_type="text/event-stream")
+    return StreamingResponse(frames, headers=kept, media_type="text/event-stream")

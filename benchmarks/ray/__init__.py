@@ -1,0 +1,1 @@
+"""Replicas of the gateway on Ray, started and measured."""
