@@ -16,6 +16,7 @@ COMMANDS = {
     "loop_pauses": ("benchmarks.commands.loop_pauses", "how long others wait while large bodies arrive"),
     "memory": ("benchmarks.commands.memory", "a thousand paced streams: memory, CPU, lateness"),
     "replicas": ("benchmarks.commands.replicas", "turns over several processes, some of them killed"),
+    "redis_outage": ("benchmarks.replicas.outage", "what an outage of Redis does to each kind of request"),
     "ray_storm": ("benchmarks.ray.storm", "turns over replicas on several Ray nodes, some of them killed"),
     "ray_modes": ("benchmarks.ray.modes", "CPU per output token in each way to serve on Ray"),
     "thinking": ("benchmarks.commands.thinking", "thoughts against their budget on a real engine"),

@@ -35,6 +35,8 @@ def settings(engine: str, store: str) -> dict[str, Any]:
         "tokenizer": str(DATA / "turnwire-tokenizer.json"),
         "template": str(DATA / "turnwire.jinja"),
         "port": free_port(),
+        # Not by live turns; how many there are is said with the deployment.
+        "replicas": 1,
     }
 
 

@@ -103,6 +103,8 @@ def _deployed(kind: Any, settings: Settings, replicas: str | int | None, scaling
         graceful_shutdown_wait_loop_s=0.5,
         graceful_shutdown_timeout_s=settings.drain_timeout + _MARGIN_S,
         health_check_period_s=2,
+        # A new version takes over one by one, each old replica once its successor answers.
+        max_surge_percent=25,
         ray_actor_options={"num_cpus": 1},
         **many,
     )
