@@ -24,12 +24,15 @@ from benchmarks.fidelity.cells import Cell as FidelityCell
 from benchmarks.measure import versions
 from benchmarks.measure.results import FOLDER, Result, read, span
 from benchmarks.observing import block as observing_block
+from benchmarks.replicas.page import pictures, replicas_block
 from turnwire.cli.bench.timing import interval
 
 ROOT = Path(__file__).resolve().parents[1]
 README, PREFIX, FIDELITY = ROOT / "README.md", ROOT / "docs" / "prefix.md", ROOT / "docs" / "fidelity.md"
 CAPTURE = ROOT / "docs" / "capture.md"
 RELIABILITY = ROOT / "docs" / "reliability.md"
+REPLICAS = ROOT / "docs" / "replicas.md"
+IMAGES = ROOT / "docs" / "images"
 BEGIN, END = "<!-- figures: written by `python -m benchmarks figures` -->", "<!-- end of figures -->"
 APIS = ("chat", "messages", "responses")
 # Columns: the name in result files, and the table's.
@@ -215,6 +218,7 @@ def main(arguments: list[str]) -> None:
         FIDELITY: fidelity_block(),
         CAPTURE: observing_block(),
         RELIABILITY: reliability_block(FOLDER),
+        REPLICAS: replicas_block(),
     }
     for page, made in pages.items():
         text = page.read_text(encoding="utf-8")
@@ -231,3 +235,11 @@ def main(arguments: list[str]) -> None:
             )
         page.write_text(written, encoding="utf-8")
         print(f"{page.name}: figures written", file=sys.stderr)
+    for name, drawn in pictures().items():
+        image = IMAGES / name
+        if image.read_text(encoding="utf-8") == drawn:
+            continue
+        if "--check" in arguments:
+            raise SystemExit(f"{name} is not drawn from benchmarks/results: run python -m benchmarks figures")
+        image.write_text(drawn, encoding="utf-8")
+        print(f"{name}: drawn", file=sys.stderr)
