@@ -51,7 +51,8 @@ def nodes(count: int, cores: float = 2) -> Iterator[tuple[Cluster, int]]:
 
 
 class Application(msgspec.Struct):
-    """One application of a Serve config file: where it is built, with what, and as how many replicas."""
+    """One application of a Serve config file: where it is built, with what, and as how many replicas; with `scaling`,
+    so many at first."""
 
     way: str
     settings: dict[str, Any]
@@ -59,15 +60,19 @@ class Application(msgspec.Struct):
     name: str = "turnwire"
     route: str | None = None
     deployment: str = "turnwire"
+    scaling: dict[str, Any] | None = None
 
     def said(self) -> dict[str, Any]:
         """As the file says it."""
+        many: dict[str, Any] = {"num_replicas": self.replicas}
+        if self.scaling is not None:
+            many = {"autoscaling_config": self.scaling}
         return {
             "name": self.name,
             "import_path": f"turnwire.deploy.{self.way}",
             "route_prefix": self.route,
             "args": self.settings,
-            "deployments": [{"name": self.deployment, "num_replicas": self.replicas}],
+            "deployments": [{"name": self.deployment, **many}],
         }
 
 

@@ -86,6 +86,32 @@ async def test_replicas_that_listen_themselves(proxy: int, tmp_path: Path) -> No
         await replicas.number(1)
 
 
+async def test_ray_scales_by_live_turns(proxy: int, tmp_path: Path) -> None:
+    """Ray counts no request itself here: replicas tell it how many turns are live."""
+    from benchmarks.ray.cluster import Application, Replicas, deploy
+
+    scaling = {
+        "min_replicas": 1,
+        "max_replicas": 2,
+        "target_ongoing_requests": 4,
+        "upscale_delay_s": 1,
+        "downscale_delay_s": 1,
+        "look_back_period_s": 2,
+        "metrics_interval_s": 1,
+        "policy": {"policy_function": "turnwire.deploy.ray:by_live_turns"},
+    }
+    async with world(tmp_path, 60.0) as (_, _, flags):
+        del flags["replicas"]
+        await deploy(Application("ray:direct", flags, 1, scaling=scaling))
+        replicas = Replicas(f"http://127.0.0.1:{flags['port']}")
+        streams = [asyncio.create_task(stream(replicas.address)) for _ in range(8)]
+        await replicas.number(2)
+        for task in streams:
+            task.cancel()
+        await asyncio.gather(*streams, return_exceptions=True)
+        await replicas.number(1)
+
+
 async def test_replicas_behind_the_proxy_of_ray(proxy: int, tmp_path: Path) -> None:
     """The same turns through Ray's proxy, and a client that leaves is booked as gone."""
     from benchmarks.ray.cluster import Application, Replicas, deploy

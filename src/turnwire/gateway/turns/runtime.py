@@ -176,13 +176,24 @@ class ModelRuntime:
         key = session_key(tenant, conversation)
         verdict = self._tracker.compare(key, prompt, conversation, previous=inbound.previous_turn)
         if verdict.state != "held" and self._sessions is not None:
-            loop = asyncio.get_running_loop()
-            kept = await loop.run_in_executor(self._threads, self._sessions.session, self._shared_key(key))
+            later = any(message.role == "assistant" for message in conversation.messages)
+            kept = await self._kept_sketches(self._sessions, self._shared_key(key), later=later)
             sketches = [sketch for data in kept if (sketch := decode_sketch(data)) is not None]
             if sketches:
                 other = compared_with(sketches, prompt, conversation, previous=inbound.previous_turn)
                 verdict = _better(verdict, other, inbound.previous_turn)
         return prompt, verdict
+
+    async def _kept_sketches(self, sessions: SharedSessions, key: str, *, later: bool) -> list[bytes]:
+        """What other processes have kept of a session. A `later` turn has some, so a store that restarts is waited
+        for."""
+        loop = asyncio.get_running_loop()
+        while True:
+            kept = await loop.run_in_executor(self._threads, sessions.session, key)
+            left = self._shared.outage.left if later and not kept and self._shared is not None else 0.0
+            if not left:
+                return kept
+            await asyncio.sleep(min(left, self.LOOK_AGAIN_S))
 
     def _shared_key(self, key: str) -> str:
         return f"{len(self.id)}:{self.id}:{key}"
