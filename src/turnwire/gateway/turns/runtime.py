@@ -112,6 +112,12 @@ class ModelRuntime:
         self._tracker = tracker if tracker is not None else SessionTracker()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="prompt")
 
+    async def warm(self) -> None:
+        """Use the tokenizer once on the event loop and once in a thread that writes prompts: its first use in a thread
+        takes tens of milliseconds, which no turn should wait for."""
+        self.tokenizer.encode("Ready.")
+        await asyncio.get_running_loop().run_in_executor(self._threads, self.tokenizer.encode, "Ready.")
+
     async def build(self, conversation: Conversation, tenant: str) -> Prompt:
         """The prompt of a conversation, with earlier turns replayed exactly where they can be recalled; an empty one
         where the engine's server writes it."""

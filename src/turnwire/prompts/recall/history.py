@@ -25,9 +25,10 @@ _SIZE = 16
 _ONE_BY_ONE = 12
 _MOST_UNDATED = 256 * 1024
 _CLOCK = re.compile(
-    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)?"
-    r"|\d\d?:\d\d(?::\d\d(?:\.\d{1,9})?)?"
-    r"|\d\d?/\d\d?/\d{4}"
+    # All begin with one digit, so that the search jumps from digit to digit.
+    r"\d(?:\d{3}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)?"
+    r"|\d?:\d\d(?::\d\d(?:\.\d{1,9})?)?"
+    r"|\d?/\d\d?/\d{4})"
 )
 
 
@@ -41,7 +42,7 @@ class History:
         self._messages = messages
         self._start = 1 if messages and messages[0].role == "system" else 0
         self._strict = _digest(tools, *digests[: self._start])
-        self._loose = _digest(_undated(messages[0].text) if self._start else b"")
+        self._loose = _undated(messages[0].text) if self._start else _digest(b"")
         own = [
             own if message.role == "assistant" else digest
             for message, digest, own in zip(messages, digests, said, strict=True)
@@ -120,9 +121,9 @@ def _arguments(text: str) -> bytes:
 
 @lru_cache(maxsize=16)
 def _undated(text: str) -> bytes:
-    """The system text without dates and times: a clock in it does not make another conversation."""
+    """One digest of the system text without dates and times: a clock in it does not make another conversation."""
     plain = text if len(text) > _MOST_UNDATED else _CLOCK.sub("", text)
-    return plain.encode("utf-8", "surrogatepass")
+    return _digest(plain.encode("utf-8", "surrogatepass"))
 
 
 def _digest(*parts: bytes) -> bytes:

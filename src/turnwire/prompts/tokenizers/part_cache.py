@@ -181,15 +181,15 @@ class PrefixTokenizer:
                 joined[-1] += marker + after
         return joined
 
-    def _tokenize(self, parts: list[str]) -> dict[str, array[int]]:
+    def _tokenize(self, parts: list[str]) -> dict[str, list[int]]:
         anchor = self._anchor
-        found: dict[str, array[int]] = {}
+        found: dict[str, list[int]] = {}
         for part, fresh in zip(parts, self._inner.encode_many(parts), strict=True):
-            found[part] = array("I", fresh[1:] if anchor and part.startswith(anchor) else fresh)
+            found[part] = fresh[1:] if anchor and part.startswith(anchor) else fresh
         with self._lock:
-            for part, ids in found.items():
+            for part, fresh in found.items():
                 if part not in self._known:
-                    self._known[part] = ids
+                    ids = self._known[part] = array("I", fresh)
                     self._bytes += _size(part, ids)
             while self._bytes > self._max_bytes:
                 part, ids = self._known.popitem(last=False)
