@@ -230,6 +230,12 @@ class Answer:
 
     def _whole_chunks(self, data: bytes, parts: list[bytes], at: int) -> int:
         """Take the chunks from `at` on that are there completely; where the first other thing is."""
+        # Size, chunk, size, chunk ... and a rest: a read that is nothing else is taken apart at once.
+        pieces = data[at:].split(b"\r\n")
+        sizes, chunks = pieces[:-2:2], pieces[1:-1:2]
+        if list(map(_SIZES.get, sizes)) == list(map(len, chunks)):
+            parts += chunks
+            return len(data) - sum(map(len, pieces[2 * len(chunks) :])) - 2 * (len(pieces) - 1 - 2 * len(chunks))
         find, known = data.find, _SIZES.get
         while True:
             line = find(b"\r\n", at, at + 8)
