@@ -18,7 +18,7 @@ import msgspec
 from tests.clients.sandbox import Sandbox
 from tests.clients.serving import Record, ServedGateway
 
-from benchmarks.fidelity.families import FILE, Task, task
+from benchmarks.fidelity.families import FILE, Task, Voice, task
 
 TURNWIRE = str(Path(sys.executable).with_name("turnwire"))
 RESTART_AFTER = 3
@@ -55,7 +55,7 @@ CLIENTS = {
 class Cell(msgspec.Struct):
     """What became of one client on one family. A word per feature: held, moved (the client moved a message of its own;
     what the model said came back verbatim unless said otherwise), broken, or why there is none. `stored` is the restart
-    with a shared store, where seals alone were not enough."""
+    with a shared store, where seals alone were not enough; `compaction` is a run of its own."""
 
     client: str
     family: str
@@ -67,6 +67,7 @@ class Cell(msgspec.Struct):
     restart: str = "not run"
     stored: str = ""
     markup: str = "not run"
+    compaction: str = "not run"
     problem: str = ""
 
 
@@ -82,13 +83,14 @@ def _run(
     client: str, family: str, template: Path, tokenizer: Path, own: bool, bundles: dict[str, Any], *, store: bool
 ) -> Cell:
     how = CLIENTS[client]
-    made = task(template, tokenizer, how.shell, how.argument, how.more)
-    cell = Cell(client, family, made.dialect, own)
+    voice = Voice(template, tokenizer, how.shell, how.argument, how.more)
+    made = task(voice)
+    cell = Cell(client, family, voice.dialect, own)
     folder = Path(tempfile.mkdtemp(prefix="turnwire-fidelity-"))
     sandbox = Sandbox(folder / "sandbox", bundles)
     code = {"PYTHONPATH": path} if (path := os.environ.get("PYTHONPATH")) else {}
     flags = (
-        "--template", str(template), "--tokenizer", str(tokenizer), "--dialect", made.dialect,
+        "--template", str(template), "--tokenizer", str(tokenizer), "--dialect", voice.dialect,
         "--seal-key-file", str(folder / "seal.key"),
         "--store", f"sqlite:{folder / 'turns.db'}" if store else "memory",
     )  # fmt: skip
@@ -128,7 +130,7 @@ def _side_turns(client: str) -> int:
 
 
 def _judge(cell: Cell, records: list[Record], made: Task) -> None:
-    found = [_pair(one, other, CLIENTS[cell.client].moves) for one, other in pairwise(records)]
+    found = [pair(one, other, CLIENTS[cell.client].moves) for one, other in pairwise(records)]
     words = dict(
         zip(("parallel", "interleaved", "restart", "markup", "rest"), [*found, *["not run"] * 5], strict=False)
     )
@@ -141,13 +143,14 @@ def _judge(cell: Cell, records: list[Record], made: Task) -> None:
     )
 
 
-def _pair(before: Record, after: Record, moves: bool) -> str:
+def pair(before: Record, after: Record, moves: bool) -> str:
+    """What became of what was read and said `before`: held, moved, or where it broke."""
     whole = before.prompt_text + before.output_text
     if after.prompt_text.startswith(whole):
         return "held"
     at = next((i for i, (a, b) in enumerate(zip(whole, after.prompt_text, strict=False)) if a != b), 0)
     if moves and at < len(before.prompt_text) and before.prompt_text[at : at + 80] in after.prompt_text[at:]:
         verbatim = before.output_text.strip() in after.prompt_text[at:]
-        return "moved" if verbatim else "moved, and the template then leaves the thought out"
+        return "moved" if verbatim else "moved, and what was said is not as it was"
     where = "what was said" if at >= len(before.prompt_text) else "the prompt before"
     return f"broken in {where}: {after.prompt_text[at - 20 : at + 30]!r} for {whole[at - 20 : at + 30]!r}"

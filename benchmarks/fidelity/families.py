@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from turnwire.parsers import Dialect, Parser, detect, resolve, start_state
+from turnwire.parsers import Parser, detect, resolve, start_state
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.replay.splicer import TemplateSplicer
 from turnwire.prompts.templates.template import ChatTemplate
@@ -43,7 +43,6 @@ FILE = "notes on calls.txt"
 class Task(msgspec.Struct):
     """The turns of the task, what the third writes into a file, and which features the family can say."""
 
-    dialect: str
     lines: list[str]
     markup: str
     parallel: bool
@@ -51,44 +50,74 @@ class Task(msgspec.Struct):
     interleaves: bool
 
 
-def task(template_file: Path, tokenizer: Path, shell: str, command: str, more: dict[str, Any]) -> Task:
-    """Six turns that use a client's shell tool `shell`, whose argument is called `command` (with `more`): two calls
-    at once, twice two with a thought between them, a file that speaks of the family's own markup, reading it back, and
-    an answer."""
-    source = template_file.read_text(encoding="utf-8")
-    special = {"bos_token": "<s>", "eos_token": "</s>"}
-    template = ChatTemplate(source, special, clock=lambda: datetime(2026, 1, 2))
-    builder = PromptBuilder(template, load_tokenizer(str(tokenizer)))
-    found = detect("", source).dialect or resolve("plain")
-    schema = {"type": "object", "properties": {command: {"type": "string"}}, "required": [command]}
-    tool = Tool(name=shell, description="Runs a command.", schema=schema)
-    number = 0
+class Voice:
+    """A family's own words: turns written as its template writes them. `shell` is the client's tool, `command` its
+    argument, `more` what else the tool wants."""
 
-    def said(thought: str, text: str, *commands: str) -> str:
-        nonlocal number
-        blocks: list[Block] = [ReasoningBlock(text=thought)] if thought and builder.traits.thinks else []
+    def __init__(self, template_file: Path, tokenizer: Path, shell: str, command: str, more: dict[str, Any]) -> None:
+        source = template_file.read_text(encoding="utf-8")
+        special = {"bos_token": "<s>", "eos_token": "</s>"}
+        self._name = template_file.stem
+        self._template = ChatTemplate(source, special, clock=lambda: datetime(2026, 1, 2))
+        self._builder = PromptBuilder(self._template, load_tokenizer(str(tokenizer)))
+        self._dialect = detect("", source).dialect or resolve("plain")
+        schema = {"type": "object", "properties": {command: {"type": "string"}}, "required": [command]}
+        self._tool = Tool(name=shell, description="Runs a command.", schema=schema)
+        self._command = command
+        self._more = more
+        self._number = 0
+
+    @property
+    def dialect(self) -> str:
+        return self._dialect.name
+
+    @property
+    def thinks(self) -> bool:
+        return self._builder.traits.thinks
+
+    def said(self, thought: str, text: str, *commands: str) -> str:
+        """A turn: a thought where the family thinks, text, and calls of the shell."""
+        blocks: list[Block] = [ReasoningBlock(text=thought)] if thought and self.thinks else []
         blocks += [TextBlock(text=text)] if text else []
         for each in commands:
-            arguments = json.dumps({command: each, **more}, ensure_ascii=False)
-            blocks.append(ToolCallBlock(id=f"call{number:05}", name=shell, arguments=arguments))
-            number += 1
+            arguments = json.dumps({self._command: each, **self._more}, ensure_ascii=False)
+            blocks.append(ToolCallBlock(id=f"call{self._number:05}", name=self._tool.name, arguments=arguments))
+            self._number += 1
         message = Message(role="assistant", blocks=tuple(blocks))
-        splicer = TemplateSplicer(template, builder.traits, [message], [tool], [])
-        written = splicer.rewritten(message, builder.traits.thinking_on)
+        traits = self._builder.traits
+        written = TemplateSplicer(self._template, traits, [message], [self._tool], []).rewritten(
+            message, traits.thinking_on
+        )
         if written is None:
-            raise ValueError(f"{template_file.stem} cannot write {message}")
+            raise ValueError(f"{self._name} cannot write {message}")
         return written
 
+    def answered(self, text: str) -> str:
+        """A turn of text alone: a thought that the prompt opened is closed."""
+        traits = self._builder.traits
+        opened = traits.thinks and traits.thought_open and traits.thought_open in traits.tail_on
+        return f"All is done.{traits.thought_close}{text}" if opened else text
+
+    def order(self, text: str) -> list[str]:
+        """Which kinds of block the text is read as, in order."""
+        start = start_state(self._builder.traits.tail_on or "", self._dialect)
+        parser = Parser(self._dialect, (self._tool,), start)
+        events = [*parser.feed(text), *parser.finish("stop")]
+        return [event.kind for event in events if isinstance(event, BlockOpened)]
+
+
+def task(voice: Voice) -> Task:
+    """Six turns by the client's shell tool: two calls at once, twice two with a thought between them, a file that
+    speaks of the family's own markup, reading it back, and an answer."""
+    said = voice.said
     example = said("I quote myself.", "", "ls -la")
     markup = f"A call of this model looks so:\n{example}\nand so it ends.".replace("EOF", "")
     first = said("Both at once: “one” and two.", "", "echo o''ne", "echo tw''o")
-    parallel = _order(found, builder, tool, first).count("tool_call") == 2 and "assistant<|end_header_id|>" not in first
+    parallel = voice.order(first).count("tool_call") == 2 and "assistant<|end_header_id|>" not in first
     if not parallel:
         first = said("Only one: “one”.", "", "echo o''ne")
     apart = said("First three.", "", "echo thr''ee"), said("Then four.", "", "echo fo''ur")
-    interleaves = builder.traits.thinks and _order(found, builder, tool, "".join(apart)) == [
-        "reasoning", "tool_call", "reasoning", "tool_call",
-    ]  # fmt: skip
+    interleaves = voice.thinks and voice.order("".join(apart)) == ["reasoning", "tool_call", "reasoning", "tool_call"]
     second = "".join(apart) if interleaves else apart[0]
     apart = said("Now five.", "", "echo fi''ve"), said("Then six.", "", "echo si''x")
     third = "".join(apart) if interleaves else apart[0]
@@ -99,21 +128,6 @@ def task(template_file: Path, tokenizer: Path, shell: str, command: str, more: d
         third,
         said("Now the file.", "", write),
         said("Read it again.", "", f"cat '{FILE}'"),
-        _answer(builder, "All four steps are done."),
+        voice.answered("All four steps are done."),
     ]
-    return Task(found.name, lines, markup, parallel, builder.traits.thinks, interleaves)
-
-
-def _answer(builder: PromptBuilder, text: str) -> str:
-    """The last turn, after which no other comes: a thought that the prompt opened is closed."""
-    opened = (
-        builder.traits.thinks and builder.traits.thought_open and builder.traits.thought_open in builder.traits.tail_on
-    )
-    return f"All is done.{builder.traits.thought_close}{text}" if opened else text
-
-
-def _order(dialect: Dialect, builder: PromptBuilder, tool: Tool, text: str) -> list[str]:
-    """Which kinds of block the text is read as, in order."""
-    parser = Parser(dialect, (tool,), start_state(builder.traits.tail_on or "", dialect))
-    events = [*parser.feed(text), *parser.finish("stop")]
-    return [event.kind for event in events if isinstance(event, BlockOpened)]
+    return Task(lines, markup, parallel, voice.thinks, interleaves)
