@@ -12,6 +12,7 @@ COMMANDS = {
     "first_token": ("benchmarks.commands.first_token", "time to first token of a 52K prompt"),
     "prefix": ("benchmarks.commands.prefix", "what a stable prefix is worth on a real engine"),
     "fidelity": ("benchmarks.commands.fidelity", "real clients on real templates: is every turn read again exactly"),
+    "restarts": ("benchmarks.commands.restarts", "tool loops over restarted gateways and replicas, on every template"),
     "lateness": ("benchmarks.commands.lateness", "how late tokens are among 64 paced streams"),
     "loop_pauses": ("benchmarks.commands.loop_pauses", "how long others wait while large bodies arrive"),
     "memory": ("benchmarks.commands.memory", "a thousand paced streams: memory, CPU, lateness"),

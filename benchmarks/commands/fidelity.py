@@ -71,7 +71,9 @@ def main(arguments: list[str]) -> None:
         template, tokenizer, own = FAMILIES[family]
         for client in options.clients.split(","):
             files = options.templates / f"{template}.jinja", options.tokenizers / tokenizer
-            known = next((c for c in saved() if (c.family, c.client) == (family, client)), Cell(client, family, "", own))
+            known = next(
+                (c for c in saved() if (c.family, c.client) == (family, client)), Cell(client, family, "", own)
+            )
             parts = options.parts.split(",")
             cell = played(client, family, *files, own, bundles) if "task" in parts else known
             cell.compaction = compacted(client, *files, bundles) if "compaction" in parts else known.compaction

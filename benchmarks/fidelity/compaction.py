@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -34,12 +35,14 @@ STEPS = 4
 
 
 class Compaction(msgspec.Struct):
-    """How a client is made to compact, and words of the request in which it asks for the summary. `overflow`: it does so
-    when the engine says that the prompt does not fit."""
+    """How a client is made to compact, and words of the request in which it asks for the summary. `overflow`: it does
+    so when the engine says that the prompt does not fit, and then goes on by itself; `asks_anew`: with other words than
+    the user's. `files` are settings that are put over the client's own."""
 
     play: Callable[[Played], None]
     asks: tuple[str, ...]
     overflow: bool = False
+    asks_anew: bool = False
     files: dict[str, Any] = {}
 
 
@@ -79,12 +82,12 @@ class Played:
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            text=True, env=env, cwd=self.sandbox.workspace,
+            text=True, env=env, cwd=self.sandbox.workspace, start_new_session=True,
         )  # fmt: skip
         try:
             yield Talk(process)
         finally:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait(10)
 
 
@@ -150,7 +153,11 @@ def _codex(played: Played) -> None:
 
 def _pi(played: Played) -> None:
     with played.talking("--mode", "rpc", "--thinking", "medium") as talk:
-        for command in ({"type": "prompt", "message": BEFORE}, {"type": "compact"}, {"type": "prompt", "message": AFTER}):
+        for command in (
+            {"type": "prompt", "message": BEFORE},
+            {"type": "compact"},
+            {"type": "prompt", "message": AFTER},
+        ):
             talk.send(command)
             if command["type"] == "prompt":
                 talk.until(lambda message: message["type"] == "agent_settled")
@@ -171,10 +178,12 @@ COMPACTIONS = {
     "claude": Compaction(_claude, ("Respond with TEXT ONLY",)),
     "codex": Compaction(_codex, ("CONTEXT CHECKPOINT COMPACTION",)),
     "openclaw": Compaction(
-        _openclaw, ("Summarize the",), overflow=True,
+        _openclaw,
+        ("Summarize the",),
+        overflow=True,
         files={"openclaw.json": {"agents": {"defaults": {"compaction": {"mode": "default", "keepRecentTokens": 1}}}}},
     ),
-    "opencode": Compaction(_opencode, ("summar",), overflow=True),
+    "opencode": Compaction(_opencode, ("Here is the conversation so far",), overflow=True, asks_anew=True),
     "qwen": Compaction(_qwen, ("that summarizes a conversation", "produce the <state_snapshot>")),
     "pi": Compaction(_pi, ("[User]:",), files={"settings.json": {"compaction": {"keepRecentTokens": 1}}}),
 }
@@ -203,8 +212,8 @@ def compacted(client: str, template: Path, tokenizer: Path, bundles: dict[str, A
         for gateway in gateways:
             gateway.start()
         first = gateways[0]
-        if compaction.overflow:
-            first.hand_over(gateways[1], after=3 if client == "opencode" else 2)
+        if len(gateways) > 1:
+            first.hand_over(gateways[1], after=2)
         env = sandbox.environment(TURNWIRE_API_KEY="sk-test", IS_SANDBOX="1", **code)
         compaction.play(Played(client, sandbox, first.url, env))
         return _judged([record for gateway in gateways for record in gateway.records()], how.moves)
@@ -226,7 +235,10 @@ def _lines(voice: Voice, compaction: Compaction) -> list[list[dict[str, Any]]]:
     if compaction.overflow:
         overflow = {"text": "", "finish": "error", "error": "context_overflow", "after": 0}
         overflow |= {"message": "prompt is too long: 200001 tokens > 200000 maximum"}
-        return [[{**summary, "match": "title"}, listing, overflow], [{**summary, "match": a} for a in compaction.asks] + steps]
+        return [
+            [{**summary, "match": "title"}, listing, overflow],
+            [{**summary, "match": a} for a in compaction.asks] + steps,
+        ]
     lines = [{**step, "match": AFTER} for step in steps]
     lines += [{**summary, "match": words} for words in compaction.asks]
     lines += [{**line, "match": BEFORE} for line in (listing, {"text": voice.answered("The listing is shown.")})]
@@ -234,7 +246,7 @@ def _lines(voice: Voice, compaction: Compaction) -> list[list[dict[str, Any]]]:
 
 
 def _judged(records: list[Record], moves: bool) -> str:
-    before = [each for each in records if "listing" in each.output_text]
+    before = [each for each in records if "listing" in each.output_text and each.request.get("tools")]
     asked = [each for each in records if "MARK-7" in each.output_text and "ALPHA" in each.prompt_text]
     after = [each for each in records if "BE''TA" in each.output_text or "BETA is done" in each.output_text]
     if not before or not asked or len(after) < 2:
@@ -245,5 +257,6 @@ def _judged(records: list[Record], moves: bool) -> str:
     if bad := next((word for word in words if word != "held"), None):
         return bad
     begun = before[0].prompt_text
-    shared = max(len(os.path.commonprefix([begun, each.prompt_text])) for each in asked)
-    return "held" if shared > 0.95 * len(begun) else "held, asked apart"
+    # Its last message and what follows that may differ.
+    opening = begun[: int(0.95 * len(begun))]
+    return "held" if any(each.prompt_text.startswith(opening) for each in asked) else "held, asked apart"
