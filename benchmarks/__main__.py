@@ -13,6 +13,7 @@ COMMANDS = {
     "prefix": ("benchmarks.commands.prefix", "what a stable prefix is worth on a real engine"),
     "fidelity": ("benchmarks.commands.fidelity", "real clients on real templates: is every turn read again exactly"),
     "restarts": ("benchmarks.commands.restarts", "tool loops over restarted gateways and replicas, on every template"),
+    "laws": ("benchmarks.commands.laws", "no leak, no forged control, opaque values: of this checkout and others"),
     "lateness": ("benchmarks.commands.lateness", "how late tokens are among 64 paced streams"),
     "loop_pauses": ("benchmarks.commands.loop_pauses", "how long others wait while large bodies arrive"),
     "memory": ("benchmarks.commands.memory", "a thousand paced streams: memory, CPU, lateness"),

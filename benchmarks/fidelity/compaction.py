@@ -235,10 +235,10 @@ def _lines(voice: Voice, compaction: Compaction) -> list[list[dict[str, Any]]]:
     if compaction.overflow:
         overflow = {"text": "", "finish": "error", "error": "context_overflow", "after": 0}
         overflow |= {"message": "prompt is too long: 200001 tokens > 200000 maximum"}
-        return [
-            [{**summary, "match": "title"}, listing, overflow],
-            [{**summary, "match": a} for a in compaction.asks] + steps,
-        ]
+        summaries = [{**summary, "match": words} for words in compaction.asks]
+        if compaction.asks_anew:
+            return [[*summaries, {**listing, "match": BEFORE}, {**overflow, "match": BEFORE}, *steps]]
+        return [[listing, overflow], [*summaries, *steps]]
     lines = [{**step, "match": AFTER} for step in steps]
     lines += [{**summary, "match": words} for words in compaction.asks]
     lines += [{**line, "match": BEFORE} for line in (listing, {"text": voice.answered("The listing is shown.")})]

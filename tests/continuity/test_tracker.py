@@ -198,6 +198,16 @@ CASES = {
         25,
         "compaction",
     ),
+    "a new window of as many messages": (
+        msgspec.structs.replace(LONGER, context=TurnContext(window="t:0")),
+        msgspec.structs.replace(
+            BASE,
+            messages=(*BASE.messages, said("user", "What was done."), said("user", "Go on.")),
+            context=TurnContext(window="t:1"),
+        ),
+        33,
+        "compaction",
+    ),
     "after a compaction request": (
         msgspec.structs.replace(LONGER, context=TurnContext(turn_class="compaction")),
         changed(BASE, 1, said("user", "Hi. And what was done.")),

@@ -168,8 +168,19 @@ CASES_BY_WORDS: dict[str, Callable[[Request, Part], Request]] = {
 }
 
 
-def _cases(kind: str) -> list[str]:
+def cases(kind: str) -> list[str]:
     return [*CASES, *(CASES_BY_WORDS if kind == "text" else ())]
+
+
+async def conversation(ask: Callable[..., Any], client: Any, kind: str, session: str) -> tuple[Request, Part]:
+    """Ask until the turn with the secret thought; the owner's next request, and that turn."""
+    opening = Request(parts=(Part("user", "My pin is 1234."),), session=session)
+    noted = await ask(client, opening)
+    second = msgspec.structs.replace(opening, parts=(*opening.parts, noted, Part("user", "Say it.")))
+    said = await ask(client, second)
+    assert bool(said.call_id) == (kind == "call")
+    after = Part("result", "None left.", said.call_id) if kind == "call" else Part("user", "And now?")
+    return msgspec.structs.replace(second, parts=(*second.parts, said, after)), said
 
 
 @pytest.mark.parametrize("session", ["", "s1"], ids=["no session", "session"])
@@ -210,14 +221,7 @@ async def test_no_thought_enters_another_conversation(
         await ask(client, request)
         return SECRET in tokenizer.decode(list(prompts[-1].ids))
 
-    opening = Request(parts=(Part("user", "My pin is 1234."),), session=session)
-    noted = await ask(client, opening)
-    second = msgspec.structs.replace(opening, parts=(*opening.parts, noted, Part("user", "Say it.")))
-    said = await ask(client, second)
-    assert bool(said.call_id) == (kind == "call")
-    after = Part("result", "None left.", said.call_id) if kind == "call" else Part("user", "And now?")
-    own = msgspec.structs.replace(second, parts=(*second.parts, said, after))
-
-    found = [name for name in _cases(kind) if await leaks((CASES | CASES_BY_WORDS)[name](own, said))]
+    own, said = await conversation(ask, client, kind, session)
+    found = [name for name in cases(kind) if await leaks((CASES | CASES_BY_WORDS)[name](own, said))]
     assert found == []
     assert await leaks(own), "the owner's own turn is not recalled"

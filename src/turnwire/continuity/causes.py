@@ -176,11 +176,12 @@ def _history(before: Conversation, now: Conversation) -> Found | None:
     old, new = _spoken(before), _spoken(now)
     for place, (one, other) in enumerate(zip(old, new, strict=False)):
         if one != other and _plain(one) != _plain(other):
-            if _is_new_window(before, now) and len(new) < len(old):
+            if _is_new_window(before, now) or (_asked_for_summary(before) and len(new) < len(old)):
                 return "compaction", f"message {place}"
             return _differing(old, new, place)
     if len(new) < len(old):
-        return ("compaction" if _is_new_window(before, now) else "message_edited"), ""
+        said = _is_new_window(before, now) or _asked_for_summary(before)
+        return ("compaction" if said else "message_edited"), ""
     return None
 
 
@@ -191,9 +192,14 @@ def _thoughts_dropped(before: Conversation) -> Found | None:
 
 
 def _is_new_window(before: Conversation, now: Conversation) -> bool:
-    """Whether the client itself says that it compacted: by the request before, or by a new context window."""
+    """Whether the client itself says that it began a new context window."""
     windows = (before.context.window, now.context.window)
-    return before.context.turn_class == "compaction" or (None not in windows and windows[0] != windows[1])
+    return None not in windows and windows[0] != windows[1]
+
+
+def _asked_for_summary(before: Conversation) -> bool:
+    """Whether the request before asked for a summary to go on from."""
+    return before.context.turn_class == "compaction"
 
 
 def _differing(old: Sequence[Message], new: Sequence[Message], place: int) -> Found:
