@@ -21,6 +21,7 @@ from benchmarks.commands.fidelity import Table
 from benchmarks.commands.prefix import Run
 from benchmarks.endurance.page import reliability_block
 from benchmarks.fidelity.cells import Cell as FidelityCell
+from benchmarks.fidelity.outcomes import Restarts
 from benchmarks.measure import versions
 from benchmarks.measure.results import FOLDER, Result, read, span
 from benchmarks.observing import block as observing_block
@@ -29,7 +30,7 @@ from turnwire.cli.bench.timing import interval
 
 ROOT = Path(__file__).resolve().parents[1]
 README, PREFIX, FIDELITY = ROOT / "README.md", ROOT / "docs" / "prefix.md", ROOT / "docs" / "fidelity.md"
-CAPTURE = ROOT / "docs" / "capture.md"
+CAPTURE, SEALS = ROOT / "docs" / "capture.md", ROOT / "docs" / "seals.md"
 RELIABILITY = ROOT / "docs" / "reliability.md"
 REPLICAS = ROOT / "docs" / "replicas.md"
 IMAGES = ROOT / "docs" / "images"
@@ -174,8 +175,14 @@ def prefix_block(folder: Path = FOLDER) -> str:
     return "\n".join([*lines, "", about])
 
 
-FEATURES = ("parallel", "interleaved", "restart", "markup")
-SHORT = {"held": "held", "held, one call a turn": "held (1)", "does not think": "–", "no such form": "–"}
+FEATURES = ("parallel", "interleaved", "restart", "markup", "compaction")
+SHORT = {
+    "held": "held",
+    "held, one call a turn": "held (1)",
+    "held, asked apart": "apart",
+    "does not think": "–",
+    "no such form": "–",
+}
 
 
 def fidelity_block(folder: Path = FOLDER) -> str:
@@ -196,7 +203,7 @@ def fidelity_block(folder: Path = FOLDER) -> str:
 
 
 def _features(cell: FidelityCell | None, counts: Counter[str]) -> str:
-    """One client on one family: two calls at once / thoughts between calls / restart / own markup."""
+    """One client on one family: two calls at once / thoughts between calls / restart / own markup / compaction."""
     if cell is None:
         return "not run"
     said = []
@@ -211,6 +218,17 @@ def _features(cell: FidelityCell | None, counts: Counter[str]) -> str:
     return " / ".join(said) + (" !" if cell.problem else "")
 
 
+def restarts_block(folder: Path = FOLDER) -> str:
+    """The text between the two marks of docs/seals.md."""
+    made = msgspec.json.decode((folder / "restarts.json").read_bytes(), type=Restarts)
+    lines = ["| gateways | habits | pairs of turns that hold | verdicts | false |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {count.layout} | {count.habit} | {count.held} of {count.pairs} | {count.said} | {count.false} |"
+        for count in made.counts
+    ]
+    return "\n".join([*lines, "", f"{made.templates} templates. Taken {made.taken}."])
+
+
 def main(arguments: list[str]) -> None:
     pages = {
         README: block(),
@@ -219,6 +237,7 @@ def main(arguments: list[str]) -> None:
         CAPTURE: observing_block(),
         RELIABILITY: reliability_block(FOLDER),
         REPLICAS: replicas_block(),
+        SEALS: restarts_block(),
     }
     for page, made in pages.items():
         text = page.read_text(encoding="utf-8")

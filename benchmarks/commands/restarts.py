@@ -15,17 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.fidelity.restarts import LAYOUTS, Count, played
+from benchmarks.fidelity.outcomes import Count, Restarts
+from benchmarks.fidelity.restarts import LAYOUTS, played
 from benchmarks.measure.results import FOLDER, today
-
-
-class Table(msgspec.Struct):
-    """The result file."""
-
-    command: str
-    taken: str
-    templates: int
-    counts: list[Count]
 
 
 def main(arguments: list[str]) -> None:
@@ -49,5 +41,5 @@ def main(arguments: list[str]) -> None:
             f"verdicts {count.said}, false {count.false}"
         )
     if options.save:
-        made = Table("restarts", today(), len(templates), list(counts.values()))
+        made = Restarts("restarts", today(), len(templates), list(counts.values()))
         (FOLDER / "restarts.json").write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n")

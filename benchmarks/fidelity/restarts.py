@@ -18,6 +18,7 @@ import msgspec
 from tests.gateway.client_habits import HABITS, uneven_tokens, written
 from tests.gateway.conftest import Client, running
 
+from benchmarks.fidelity.outcomes import Count
 from turnwire.gateway.settings import Settings
 from turnwire.gateway.turns.runtime import ModelRuntime
 from turnwire.parsers import detect
@@ -39,26 +40,6 @@ LAYOUTS = {
     "A, B, A, B, seals alone": Layout((0, 1, 0, 1), False, SEALED),
     "A, B, A, B, shared store": Layout((0, 1, 0, 1), True, tuple(HABITS)),
 }
-
-
-class Count(msgspec.Struct):
-    """Pairs of turns in a tool loop of one layout and habit; verdicts `said` of them, the `false` ones, and what did
-    not hold."""
-
-    layout: str
-    habit: str
-    pairs: int = 0
-    held: int = 0
-    said: int = 0
-    false: int = 0
-    broken: list[str] = []
-
-    def add(self, other: Count) -> None:
-        self.pairs += other.pairs
-        self.held += other.held
-        self.said += other.said
-        self.false += other.false
-        self.broken = [*self.broken, *other.broken]
 
 
 class Seen(msgspec.Struct):

@@ -15,7 +15,7 @@ from threading import Lock
 from turnwire.prompts.notes import noted
 from turnwire.prompts.prompt import HistoryKey, RecalledTurn, Tokenizer
 from turnwire.prompts.recall.seals import Sealer, Segment, Unopened
-from turnwire.prompts.recall.store import KnownTurns, StoredTurn, call_key, said_key
+from turnwire.prompts.recall.store import KnownTurns, MemoryTurnStore, StoredTurn, call_key, said_key
 from turnwire.prompts.recall.witness import content_mark, edits, thought_end, thoughts_as_text, thoughts_mark
 from turnwire.turns import Message, Note, ReasoningBlock, ToolCallBlock
 
@@ -119,6 +119,18 @@ class TurnRecall:
         elif not notes:
             notes.append(noted("replay.missing"))
         return found, tuple(notes)
+
+    def written_elsewhere(self, message: Message, history: HistoryKey) -> bool:
+        """Whether another process wrote the turn: `message` carries its seals, and the store, which is this process's
+        own, does not know it. That process read what was said before it from the client alone."""
+        sealed = any(isinstance(block, ReasoningBlock) and block.seal for block in message.blocks)
+        if not sealed or not isinstance(self._store, MemoryTurnStore):
+            return False
+        calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
+        if calls:
+            keys = [call_key(digest, call.id) for call in calls for digest in history.loose]
+            return not any(self._store.get(self._space, key) for key in keys)
+        return not self._said(message, history)
 
     def _kept(self, key: tuple[str, bytes, Message], turn: RecalledTurn) -> RecalledTurn:
         if self._cache is not None:

@@ -159,7 +159,8 @@ class Draft:
         for place in range(len(exact) - 1, -1, -1):
             asked = scope is not None and place >= len(exact) - _LOOKED_BACK
             position, before = exact[place], len(self._notes)
-            turn = self._recalled(position, recall) or self._ordered(self._shown.messages[position])
+            later = exact[place + 1] if place + 1 < len(exact) else None
+            turn = self._recalled(position, recall, later) or self._ordered(self._shown.messages[position])
             said.append(self._notes[before:])
             del self._notes[before:]
             if turn is None or not turn.ids:
@@ -186,11 +187,16 @@ class Draft:
             self._chain(end),
         )
 
-    def _recalled(self, position: int, recall: Recall | None) -> _SplicedTurn | None:
+    def _recalled(self, position: int, recall: Recall | None, later: int | None) -> _SplicedTurn | None:
         if recall is None:
             return None
         message = self._messages[position]
         turn, said = recall.recall(message, self._history.before(position))
+        if turn is not None and later is not None:
+            # A writer that had no store of ours read this turn by what its message carries, and so must we.
+            elsewhere = getattr(recall, "written_elsewhere", None)
+            if elsewhere is not None and elsewhere(self._messages[later], self._history.before(later)):
+                turn, said = recall.recall(message)
         self._notes.extend(said)
         if turn is None:
             return None
