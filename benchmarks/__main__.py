@@ -32,6 +32,7 @@ COMMANDS = {
     "quiet": ("benchmarks.commands.quiet", "the six measurements of the README's table, for a quiet machine"),
     "endurance": ("benchmarks.commands.endurance", "a hundred thousand turns: memory over the turns"),
     "storm": ("benchmarks.commands.storm", "turns in front of servers that fail in some forty ways"),
+    "starvation": ("benchmarks.commands.starvation", "one tenant floods: how long another waits"),
     "fuzz": ("benchmarks.commands.fuzz", "bad requests over every route: no 500, no broken stream"),
     "figures": ("benchmarks.figures", "write the README's table from the result files"),
 }

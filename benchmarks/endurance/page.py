@@ -12,6 +12,7 @@ import msgspec
 from benchmarks.commands.endurance import Endurance
 from benchmarks.commands.fuzz import Fuzzed
 from benchmarks.commands.soak import Soak
+from benchmarks.commands.starvation import DELAY_MS, PLACES, TOKENS, Starvation, Waits
 from benchmarks.commands.storm import Storm
 
 MISSING = "No run of this size is saved yet."
@@ -19,7 +20,8 @@ MISSING = "No run of this size is saved yet."
 
 def reliability_block(folder: Path) -> str:
     """The text between the two marks of the page."""
-    return "\n\n".join((_storm(folder), _fuzz(folder), _endurance(folder), _soak(folder)))
+    parts = (_storm, _starvation, _fuzz, _endurance, _soak)
+    return "\n\n".join(part(folder) for part in parts)
 
 
 def _table(rows: list[tuple[str, str]]) -> str:
@@ -57,6 +59,29 @@ def _storm(folder: Path) -> str:
         ("taken", f"{_where(made.machine, made.taken)}, seed {made.seed}"),
     ]
     return f"{title}\n\n{about}\n\n{_table(rows)}"
+
+
+def _starvation(folder: Path) -> str:
+    title = "**One tenant floods** — `python -m benchmarks starvation`"
+    file = folder / "starvation.json"
+    if not file.exists():
+        return f"{title}\n\n{MISSING}"
+    made = msgspec.json.decode(file.read_bytes(), type=Starvation)
+    turn = TOKENS * DELAY_MS / 1000
+    about = (
+        f"A worker with {PLACES} places and turns of {turn:g} s; the flood keeps {made.flood} turns asked for, half of "
+        "them with the highest priority that a request can name; another tenant asks three times in two seconds. In "
+        f"the order of arrival each of its turns would wait for {made.flood / PLACES * turn:.0f} s."
+    )
+    lines = ["| time to first token | turns | median | 99 % | most |", "|---|---|---|---|---|"]
+    for name, waits in (("alone", made.alone), ("beside the flood", made.beside), ("the flood's own", made.flooding)):
+        lines.append(f"| {name} | {len(waits.first)} | {_seconds(waits, 0.5, 0.99, 1.0)} |")
+    taken = f"Taken {_where(made.machine, made.taken)}."
+    return "\n".join([title, "", about, "", *lines, "", taken])
+
+
+def _seconds(waits: Waits, *parts: float) -> str:
+    return " | ".join(f"{waits.share(part):.2f} s" for part in parts)
 
 
 def _fuzz(folder: Path) -> str:
