@@ -26,7 +26,7 @@ async def test_the_last_turn_is_explained(serve: Serve) -> None:  # noqa: F811
         assert told.exit_code == 0, told.output
         assert f"turn {turn.turn_id}" in told.output
         assert "calling ls" in told.output
-        assert "the first turn of its session" in told.output
+        assert "The first turn of its session" in told.output
         assert "Secret" not in told.output
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -32,10 +32,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(240))  # above every client's own limit, so that theirs speaks first
 
 
-def replay_equal(folder: Path) -> int:
-    """Run what one gateway captured again: nothing may differ. How many turns were compared. Each file is one process,
-    and another process may have had other keys."""
-    compared = 0
+class Compared(NamedTuple):
+    """Turns that were run again and equal, and those that could not be compared."""
+
+    equal: int
+    skipped: int
+
+
+def replay_equal(folder: Path) -> Compared:
+    """Run what one gateway captured again: nothing may differ. Each file is one process, and another process may have
+    had other keys."""
+    compared = skipped = 0
     for path in sorted(folder.glob("*.zst")):
         capture = load_capture(str(path))
 
@@ -47,7 +54,8 @@ def replay_equal(folder: Path) -> int:
             done = thread.submit(lambda run=run: asyncio.run(run())).result()  # type: ignore[misc]
         assert [str(difference) for one in done for difference in one.differences] == []
         compared += sum(not one.skipped for one in done)
-    return compared
+        skipped += sum(bool(one.skipped) for one in done)
+    return Compared(compared, skipped)
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +77,7 @@ def sandbox(tmp_path: Path, bundles: dict[str, Any]) -> Sandbox:
 
 
 @pytest.fixture
-def serve(tmp_path: Path, sandbox: Sandbox) -> Iterator[Serve]:
+def serve(tmp_path: Path, sandbox: Sandbox, request: pytest.FixtureRequest) -> Iterator[Serve]:
     """Start a gateway that plays the given lines; further arguments are flags of `turnwire serve`."""
     running: list[ServedGateway] = []
 
@@ -84,7 +92,24 @@ def serve(tmp_path: Path, sandbox: Sandbox) -> Iterator[Serve]:
     for gateway in running:
         gateway.close()
     for gateway in running:
-        replay_equal(gateway.captures)
+        request.node.user_properties.append(("replayed", replay_equal(gateway.captures)))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """How many turns of the real clients were run again, over all tests."""
+    told = [
+        value
+        for outcomes in terminalreporter.stats.values()
+        for report in outcomes
+        if getattr(report, "when", "") == "teardown"
+        for name, value in report.user_properties
+        if name == "replayed"
+    ]
+    if told:
+        equal, skipped = (sum(column) for column in zip(*told, strict=True))
+        terminalreporter.write_line(
+            f"replayed captures of {len(told)} gateways: {equal} turns equal, 0 different, {skipped} not compared"
+        )
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -30,7 +30,7 @@ def test_claude_code_finishes_its_task_from_a_capture(serve: Serve, claude: Any,
     written = sandbox.workspace / "greeting.txt"
     assert written.read_text() == "hello\n"
     gateway.stop()
-    assert replay_equal(gateway.captures) >= 2
+    assert replay_equal(gateway.captures).equal >= 2
     written.unlink()
     offline = serve(flags=("--engine", f"capture:{gateway.captures}"))
     succeeded(claude(offline)(TASK), "The command printed hello.")
@@ -67,7 +67,7 @@ def test_codex_finishes_its_task_from_a_capture(serve: Serve, codex: Any) -> Non
     gateway = serve(*lines)
     codex_succeeded(codex(gateway)(TASK), "The command printed hello.")
     gateway.stop()
-    assert replay_equal(gateway.captures) >= 2
+    assert replay_equal(gateway.captures).equal >= 2
     offline = serve(flags=("--engine", f"capture:{gateway.captures}"))
     codex_succeeded(codex(offline)(TASK), "The command printed hello.")
 

@@ -27,7 +27,11 @@ CALL = (
     "I should calculate.\n</think>\n\nLet me work it out.\n<tool_call>\n<function=calculate>\n<parameter=expression>\n"
     "(3 + 4) * 2\n</parameter>\n</function>\n</tool_call>"
 )
+ATTACK = "<img src=x onerror=window.hacked=1>"
+SCRIPT = "</script><script>window.hacked=1</script> [a](javascript:window.hacked=1)"
+MARKUP = f"{ATTACK}\n</think>\n\n{ATTACK} {SCRIPT} `{ATTACK}`"
 LINES = (
+    {"match": "attack", "text": MARKUP + CALL.replace("calculate", f"run{ATTACK}").replace("(3 + 4) * 2", ATTACK)},
     {"match": "calculate", "text": CALL},
     {"match": "calculate", "text": "Good.\n</think>\n\nIt is **14**."},
     {"match": "table", "text": MARKDOWN, "delay_ms": 4},

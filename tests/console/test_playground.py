@@ -25,7 +25,7 @@ def tab(page: Any, gateway: Gateway) -> Any:
 
 
 def ask(tab: Any, text: str) -> None:
-    tab.fill("textarea", text)
+    tab.fill("textarea[aria-label=Message]", text)
     tab.keyboard.press("Enter")
 
 

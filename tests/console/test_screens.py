@@ -9,10 +9,11 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
-from .conftest import Gateway, wait_for
+from .conftest import ATTACK, Gateway, wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -101,7 +102,7 @@ def test_nothing_is_wider_than_the_window(browser: Any, gateway: Gateway, width:
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page = context.new_page()
     broken = next(turn for turn in gateway.ask("/admin/turns")["turns"] if turn["lost"])
-    for view in ("live", "sessions/dated", f"turns/{broken['turn_id']}", "connect", "playground", "usage"):
+    for view in ("live", "sessions/dated", f"turns/{broken['turn_id']}", "connect", "playground", "usage", "workers"):
         page.goto(f"{gateway.base}/console#{view}")
         page.wait_for_selector("main > *")
         assert page.evaluate("document.documentElement.scrollWidth") <= width, view
@@ -129,6 +130,39 @@ def test_a_trace_page_needs_nobody(browser: Any, gateway: Gateway, tmp_path: Pat
     assert "15" in page.inner_text(".diff .is .tok.first")
     assert asked == [target.as_uri()]
     context.close()
+
+
+def test_nothing_that_a_client_or_a_model_wrote_runs(page: Any, gateway: Gateway, tmp_path: Path) -> None:
+    gateway.turn(ATTACK, ATTACK, history=[{"role": "user", "content": f"attack {ATTACK}"}])
+    (turn,) = gateway.ask(f"/admin/turns?session={quote(ATTACK)}")["turns"]
+    for view in ("live", "sessions", f"sessions/{quote(ATTACK)}", f"turns/{turn['turn_id']}", "usage", "workers"):
+        page.goto(f"{gateway.base}/console#{view}")
+        page.wait_for_selector("main > *")
+    page.wait_for_timeout(300)
+    assert page.evaluate("[window.hacked, document.querySelectorAll('main img').length]") == [None, 0]
+    page.goto(f"{gateway.base}/console#playground")
+    page.wait_for_selector("text=ready")
+    page.fill("textarea[aria-label=Message]", "attack")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("article.assistant")
+    page.wait_for_selector(".markdown:has-text('onerror')")
+    assert page.evaluate("[window.hacked, document.querySelectorAll('article img, article a').length]") == [None, 0]
+    folder = gateway.ask("/admin/settings")["capture"]
+    wait_for(lambda: gateway.written() >= len(gateway.ask("/admin/turns?limit=1000")["turns"]))
+    target = tmp_path / "trace.html"
+    command = [sys.executable, "-m", "turnwire", "trace", folder, "--session", ATTACK, "-o", str(target)]
+    subprocess.run(command, check=True, timeout=60)
+    page.goto(target.as_uri())
+    page.click("tr.link >> nth=0")
+    page.click(".turn[role=button] >> nth=0")
+    page.wait_for_selector(".beside .block")
+    assert page.evaluate("[window.hacked, document.querySelectorAll('main img').length]") == [None, 0]
+
+
+def test_charts_are_drawn_by_the_library_that_the_gateway_brings(page: Any) -> None:
+    for view, title in (("live", "Time to the first token"), ("usage", "Tokens over time")):
+        page.click(f"nav a[href='#{view}']")
+        page.wait_for_selector(f".chart:has-text('{title}') canvas")
 
 
 def test_a_thousand_sessions(page: Any, gateway: Gateway) -> None:

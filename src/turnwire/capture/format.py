@@ -229,12 +229,19 @@ def decode_line(data: bytes) -> Line:
     try:
         return _decoder.decode(data)
     except msgspec.ValidationError as error:
-        version = msgspec.json.decode(data, type=_Version)
+        version = _version(data)
         if version.type == "head" and version.format != FORMAT:
             raise CaptureError(
                 f"This capture has format {version.format}; this version of Turnwire reads format {FORMAT}. "
                 "Use the version that wrote it."
             ) from None
         raise CaptureError(f"A line is not part of a capture: {error}") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CaptureError(f"A line is not JSON: {error}") from None
+
+
+def _version(data: bytes) -> _Version:
+    try:
+        return msgspec.json.decode(data, type=_Version)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _Version()

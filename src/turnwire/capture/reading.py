@@ -1,13 +1,15 @@
 """Reads captures: lines of JSON, compressed or not.
 
-Promise: a file that was being written when its process died is read up to its last whole line. A secret that the
-redaction would have replaced is an error that names the turn, not a line that is passed on.
+Promise: a file that was being written when its process died is read up to its last whole line; one that was damaged
+since, or is none, is an error that says so. No line is longer than its bound. A secret that the redaction would have
+replaced is an error that names the turn, not a line that is passed on.
 """
 
 from __future__ import annotations
 
 import gzip
 import io
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
@@ -18,7 +20,7 @@ __all__ = ["Capture", "read_capture", "read_lines"]
 
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _GZIP = b"\x1f\x8b"
-_LONGEST = 1 << 30
+_LONGEST = 1 << 28
 
 
 def _opened(stream: IO[bytes]) -> io.BufferedIOBase:
@@ -74,27 +76,30 @@ class _Expanded(io.RawIOBase):
             data = self._source.read(self._STEP)
             if not data:
                 return 0
-            expanded = self._frame.decompress(data)
+            expanded = self._expand(data)
             while self._frame.eof and (rest := self._frame.unused_data):
                 self._frame = self._decompressor.decompressobj()
-                expanded += self._frame.decompress(rest)
+                expanded += self._expand(rest)
             self._ready = memoryview(expanded)
         size = min(len(buffer), len(self._ready))
         buffer[:size] = self._ready[:size]
         self._ready = self._ready[size:]
         return size
 
+    def _expand(self, data: bytes) -> bytes:
+        import zstandard
+
+        try:
+            expanded: bytes = self._frame.decompress(data)
+        except zstandard.ZstdError as error:
+            raise _Damaged(str(error)) from None
+        return expanded
+
 
 def read_lines(stream: IO[bytes], *, check: bool = True) -> Iterator[CaptureHead | CapturedTurn]:
     """Every line of a capture. With `check`, a secret in it is a CaptureError."""
-    lines = _opened(stream)
     first = True
-    while True:
-        data = lines.readline(_LONGEST)
-        if not data.endswith(b"\n"):
-            if first:
-                raise CaptureError("This is not a capture: it does not have one whole line.")
-            return
+    for data in _whole_lines(stream):
         line = decode_line(data)
         if first and not isinstance(line, CaptureHead):
             raise CaptureError("This is not a capture: its first line is not a head.")
@@ -105,6 +110,30 @@ def read_lines(stream: IO[bytes], *, check: bool = True) -> Iterator[CaptureHead
                 "redaction or changed since; nothing of it is used."
             )
         yield line
+    if first:
+        raise CaptureError("This is not a capture: it does not have one whole line.")
+
+
+def _whole_lines(stream: IO[bytes]) -> Iterator[bytes]:
+    """The lines of a file up to the last that has an end, or CaptureError."""
+    lines, count = _opened(stream), 0
+    while True:
+        try:
+            data = lines.readline(_LONGEST)
+        except EOFError:
+            return  # gzip, cut short
+        except (OSError, zlib.error, _Damaged) as error:
+            raise CaptureError(f"The file is damaged after {count} lines: {error}.") from None
+        if len(data) >= _LONGEST:
+            raise CaptureError(f"Line {count + 1} has more than {_LONGEST >> 20} MiB, which no turn has.")
+        if not data.endswith(b"\n"):
+            return
+        count += 1
+        yield data
+
+
+class _Damaged(Exception):
+    """A compressed file that does not expand."""
 
 
 class Capture:

@@ -17,7 +17,7 @@ import msgspec
 from turnwire.capture.format import MASKED, CapturedTurn, EventStep, Step, TokenStep
 from turnwire.turns import BlockDelta, Event, ToolCallClosed
 
-__all__ = ["SECRETS", "SECRET_HEADERS", "Redactor", "secrets_in"]
+__all__ = ["SECRETS", "SECRET_HEADERS", "Redactor", "is_secret_header", "secrets_in"]
 
 _START = r"(?<![A-Za-z0-9_\-])"
 SECRETS: Mapping[str, str] = {
@@ -40,6 +40,12 @@ SECRET_HEADERS = frozenset(
     {"authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "set-cookie"}
 )
 """Headers whose value is a secret whatever it looks like."""
+_SECRET_NAMES = re.compile(r"token|secret|password|credential|(?:^|-)auth|(?:api|access|subscription|functions)-?key")
+
+
+def is_secret_header(name: str) -> bool:
+    """Whether a header's value is taken for a secret, by its name."""
+    return name in SECRET_HEADERS or _SECRET_NAMES.search(name) is not None
 
 
 _SIGNS: Mapping[str, tuple[str, ...]] = {
@@ -75,12 +81,13 @@ def _found(text: str, extra: tuple[str, ...] = ()) -> list[re.Match[str]]:
 def secrets_in(turn: CapturedTurn) -> list[str]:
     """The kinds of secret that a captured turn still holds; empty for one that was redacted."""
     said = "".join(piece for step in turn.steps for piece in _pieces(step))
-    texts = (turn.request.body, said, turn.prompt.tail, *(text for _, text in turn.answer))
+    made = msgspec.json.encode((turn.blocks, turn.expected, turn.notes, turn.summary, turn.session, turn.client))
+    texts = (turn.request.body, said, turn.prompt.tail, made.decode(), *(text for _, text in turn.answer))
     found = {match.lastgroup or "" for text in texts for match in _found(text)}
     found |= {
         f"header {name}"
         for name, value in turn.request.headers.items()
-        if name in SECRET_HEADERS and not value.startswith("REDACTED_")
+        if is_secret_header(name) and not value.startswith("REDACTED_")
     }
     return sorted(found)
 
@@ -115,7 +122,7 @@ class Redactor:
         """The turn without secrets. `decode` gives the text of ids, `spell` that of each id, so that those that spell a
         secret can be masked; it is only asked where there is one."""
         headers = {
-            name: self.word("header", value) if name in SECRET_HEADERS else self.text(value)[0]
+            name: self.word("header", value) if is_secret_header(name) else self.text(value)[0]
             for name, value in turn.request.headers.items()
         }
         body, in_body = self.text(turn.request.body)

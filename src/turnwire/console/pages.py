@@ -25,8 +25,11 @@ _PARTS = {
     "turn.js": "text/javascript",
     "markdown.js": "text/javascript",
     "playground.js": "text/javascript",
+    "charts.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
+_VENDORED = {"uPlot.iife.min.js": "text/javascript", "uPlot.min.css": "text/css"}
+"""Files of uPlot as its makers publish them, with their licence beside them."""
 _HEADERS = {
     "content-security-policy": "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
     "frame-ancestors 'none'",
@@ -37,7 +40,8 @@ _HEADERS = {
 
 @lru_cache
 def _file(name: str) -> bytes:
-    return resources.files("turnwire.console").joinpath("static", name).read_bytes()
+    folder = ("static", "vendor") if name in _VENDORED else ("static",)
+    return resources.files("turnwire.console").joinpath(*folder, name).read_bytes()
 
 
 async def page(request: Request) -> Response:
@@ -48,9 +52,10 @@ async def page(request: Request) -> Response:
 async def part(request: Request) -> Response:
     """A stylesheet, script or picture of the console."""
     name = request.path_params["file"]
-    if name not in _PARTS:
+    media_type = _PARTS.get(name) or _VENDORED.get(name)
+    if media_type is None:
         return Response(status_code=404)
-    return Response(_file(name), headers=_HEADERS, media_type=_PARTS[name])
+    return Response(_file(name), headers=_HEADERS, media_type=media_type)
 
 
 _MODULE = re.compile(r"^import .*?;$|^export ", re.MULTILINE)

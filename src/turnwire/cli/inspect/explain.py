@@ -14,6 +14,7 @@ from turnwire.gateway.telemetry.journal import TurnSummary
 
 __all__ = ["explain", "story"]
 
+_WIDTH = 100
 _PARTS = {"queue": "in the queue", "prefill": "reading the prompt", "reasoning": "thinking", "text": "writing text"}
 
 
@@ -62,9 +63,11 @@ def story(turn: TurnSummary) -> str:
     lines.append(
         f"  prompt {turn.prompt_tokens:,} tokens: {turn.cached_tokens:,} cached, {uncached:,} read"
         + (f" ({turn.lost:,} of them again)" if turn.lost else "")
-        + f"; output {turn.output_tokens:,} ({turn.reasoning_tokens:,} thinking), {turn.calls} calls"
+        + f"; output {turn.output_tokens:,} ({turn.reasoning_tokens:,} thinking), "
+        f"{turn.calls} call{'' if turn.calls == 1 else 's'}"
     )
-    lines.append(f"  {turn.story}" + (f" [compared with {turn.compared}]" if turn.compared else ""))
+    told = turn.story[:1].upper() + turn.story[1:] + (f" [compared with {turn.compared}]" if turn.compared else "")
+    lines.append(click.wrap_text(told, _WIDTH, "  ", "  "))
     if turn.notes:
         lines.append(f"  notes: {', '.join(turn.notes)}")
     return "\n".join(lines) + "\n"

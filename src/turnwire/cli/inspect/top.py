@@ -21,6 +21,7 @@ from turnwire.gateway.telemetry.live import LiveTurn
 __all__ = ["top"]
 
 _RECENT = 8
+_NUMBERS = frozenset({"prompt", "cached", "output", "tok/s", "first", "time"})
 
 
 @click.command()
@@ -45,7 +46,7 @@ def top(url: str, key: str | None, once: bool) -> None:
 def _picture(url: str, live: list[LiveTurn], ended: list[TurnSummary]) -> Group:
     running = Table(title=f"{len(live)} live at {url}", title_justify="left", expand=True)
     for name in ("session", "client", "model", "stage", "prompt", "output", "tok/s", "time"):
-        running.add_column(name, justify="right" if name in ("prompt", "output", "tok/s", "time") else "left")
+        running.add_column(name, justify="right" if name in _NUMBERS else "left")
     for turn in live:
         speaking = turn.seconds - turn.first_token if turn.first_token is not None else 0.0
         running.add_row(
@@ -60,7 +61,7 @@ def _picture(url: str, live: list[LiveTurn], ended: list[TurnSummary]) -> Group:
         )
     recent = Table(title="ended", title_justify="left", expand=True)
     for name in ("session", "model", "ended by", "prompt", "cached", "output", "first", "time", "prefix"):
-        recent.add_column(name)
+        recent.add_column(name, justify="right" if name in _NUMBERS else "left")
     for one in ended:
         state = one.prefix.partition(";")[0]
         recent.add_row(

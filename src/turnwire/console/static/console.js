@@ -10,6 +10,9 @@ const CHUNK = 60;
 // How many rows of a list were drawn: a list that is drawn anew is no shorter than before.
 let reached = CHUNK;
 const payloads = new Map();
+// Charts are of the gateway's page alone: a page that was sent to somebody has one session, and no library.
+let plots = null;
+const ROUTES = { only: "there is no other", session: "its conversation is there", prefix: "it holds most of the prompt", load: "it has the least to do" };
 // A page that was written from a capture has its data inside.
 const embedded = JSON.parse(document.getElementById("capture")?.textContent ?? "null");
 
@@ -117,13 +120,14 @@ function live() {
   const firsts = recent.map((turn) => turn.first_token).filter((value) => value !== null).sort((a, b) => a - b);
   return [
     element("div", { class: "grid" }, stat("turns running", state.live.length), stat("turns in ten minutes", recent.length), stat("of the prompts were cached", prompt ? `${Math.round((100 * cached) / prompt)} %` : "–"), stat("tokens read again", count(lost)), stat("median to the first token", seconds(firsts[firsts.length >> 1]))),
+    plots ? plots.firstTokens(state.turns) : null,
     element("h1", {}, "Running now"),
     state.live.length ? table([
       ["session", (turn) => element("a", { href: `#sessions/${encodeURIComponent(sessionOf(turn))}` }, short(sessionOf(turn)))],
       ["client", (turn) => short(turn.client, 24), "hide"],
-      ["model", (turn) => turn.model],
+      ["model", (turn) => turn.model, "hide"],
       ["stage", (turn) => WORDS[turn.stage] ?? turn.stage],
-      ["", (turn) => spans(turn)],
+      ["", (turn) => spans(turn), "hide"],
       ["output", (turn) => count(turn.output_tokens), "num"],
       ["tok/s", (turn) => (turn.first_token !== null && turn.seconds > turn.first_token ? (turn.output_tokens / (turn.seconds - turn.first_token)).toFixed(1) : "–"), "num"],
       ["time", (turn) => seconds(turn.seconds), "num"],
@@ -164,10 +168,10 @@ function session(name) {
   const turns = state.turns.filter((turn) => sessionOf(turn) === name);
   if (!turns.length) return [element("h1", {}, "No turn of this session is remembered.")];
   const children = new Set(state.turns.filter((turn) => turn.parent && turn.parent === name).map(sessionOf));
+  children.delete(name);
   return [
     element("h1", {}, element("span", { class: "mono" }, short(name, 60)), element("small", {}, `${turns.length} turns, ${short(turns[0].client, 40)}`)),
     children.size ? element("p", {}, "Sub-agents: ", [...children].map((child) => [element("a", { href: `#sessions/${encodeURIComponent(child)}` }, short(child)), " "])) : null,
-    legend([["cached", "cached"], ["read again", "reread"], ["new", "new"], ["output", "output"]]),
     element("div", { class: "card" }, timeline(turns, (turn) => { location.hash = `turns/${turn.turn_id}`; })),
   ];
 }
@@ -203,13 +207,20 @@ async function usage() {
   const columns = [["", (row) => short(row.name, 60)], ["turns", (row) => count(row.turns), "num"], ["prompt", (row) => count(row.prompt), "num"], ["cached", (row) => count(row.cached), "num"], ["output", (row) => count(row.output), "num"], ["read again", (row) => count(row.lost), "num"]];
   const kept = embedded ? null : await (await ask("/admin/usage?days=31")).json();
   const days = kept?.days?.length ? [element("h2", {}, "By key and day"), table(Object.keys(kept.days[0]).map((name) => [name.replaceAll("_", " "), (row) => (typeof row[name] === "number" ? count(row[name]) : row[name] ?? "–"), typeof kept.days[0][name] === "number" ? "num" : undefined]), kept.days.slice(0, 200))] : [];
-  return [element("h1", {}, "Usage", element("small", {}, `of the last ${count(state.turns.length)} turns`)), ...days, ...[["tenant", "By tenant"], ["model", "By model"], ["client", "By client and version"]].flatMap(([key, title]) => [element("h2", {}, title), table(columns, by(key))])];
+  return [element("h1", {}, "Usage", element("small", {}, `of the last ${count(state.turns.length)} turns`)), plots ? plots.tokensOverTime(state.turns) : null, ...days, ...[["tenant", "By tenant"], ["model", "By model"], ["client", "By client and version"]].flatMap(([key, title]) => [element("h2", {}, title), table(columns, by(key))])];
 }
 
 async function workers() {
   const rows = await (await ask("/admin/workers")).json();
   const routed = (name) => state.turns.filter((turn) => turn.worker === name);
-  return [element("h1", {}, "Workers"), table([["model", (row) => row.model], ["worker", (row) => element("span", { class: "mono" }, row.worker)], ["state", (row) => tag(row.state)], ["running", (row) => row.active, "num"], ["engine", (row) => [row.engine, row.version].filter(Boolean).join(" ")], ["window", (row) => (row.window ? count(row.window) : "–"), "num"], ["turns", (row) => count(routed(row.worker).length), "num"], ["sent there by", (row) => { const why = {}; for (const turn of routed(row.worker)) why[turn.route] = (why[turn.route] ?? 0) + 1; return Object.entries(why).map(([name, size]) => `${name} ${size}`).join(", ") || "–"; }]], rows)];
+  const why = (name) => { const counts = {}; for (const turn of routed(name)) counts[turn.route] = (counts[turn.route] ?? 0) + 1; return Object.entries(counts).map(([reason, size]) => `${reason} ${size}`).join(", ") || "–"; };
+  const decided = state.turns.filter((turn) => turn.worker).slice(0, 50);
+  return [
+    element("h1", {}, "Workers"),
+    table([["model", (row) => row.model], ["worker", (row) => element("span", { class: "mono" }, row.worker)], ["state", (row) => tag(row.state)], ["running", (row) => row.active, "num"], ["reading", (row) => `${count(row.prefilling)} tok`, "num"], ["holds", (row) => `${row.publishes_cache ? "" : "about "}${count(row.resident)} tok`, "num"], ["engine", (row) => [row.engine, row.version].filter(Boolean).join(" "), "hide"], ["window", (row) => (row.window ? count(row.window) : "–"), "num hide"], ["turns", (row) => count(routed(row.worker).length), "num"], ["sent there by", (row) => why(row.worker)]], rows),
+    element("h2", {}, "Last decisions", element("small", {}, "what a worker was believed to hold of the prompt, and what it said it held")),
+    table([["time", (turn) => new Date((turn.at - turn.seconds) * 1000).toLocaleTimeString()], ["session", (turn) => element("a", { href: `#turns/${turn.turn_id}` }, short(sessionOf(turn)))], ["worker", (turn) => element("span", { class: "mono" }, turn.worker)], ["because", (turn) => ROUTES[turn.route] ?? turn.route], ["queued", (turn) => seconds(turn.queued), "num hide"], ["believed", (turn) => (turn.predicted === null ? "–" : count(turn.predicted)), "num"], ["reported", (turn) => count(turn.cached_tokens), "num"], ["of", (turn) => count(turn.prompt_tokens), "num hide"]], decided),
+  ];
 }
 
 function connect() {
@@ -240,7 +251,7 @@ async function draw() {
   const chosen = VIEWS[name] ? name : embedded ? "sessions" : "live";
   if (chosen === "playground" && shown === location.hash) return;
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.getAttribute("href") === `#${chosen}`) link.setAttribute("aria-current", "page");
+    if (link.getAttribute("href") === `#${chosen}`) { link.setAttribute("aria-current", "page"); if (shown !== location.hash) link.scrollIntoView({ block: "nearest", inline: "center" }); }
     else link.removeAttribute("aria-current");
   }
   const hash = location.hash;
@@ -274,6 +285,7 @@ if (embedded) {
   for (const link of document.querySelectorAll("nav a")) if (!["#sessions", "#usage"].includes(link.getAttribute("href"))) link.remove();
   draw();
 } else {
+  import("./charts.js").then((made) => { plots = made; draw(); });
   draw();
   follow();
 }

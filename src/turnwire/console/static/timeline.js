@@ -13,6 +13,7 @@ export function element(tag, attributes = {}, ...children) {
 }
 
 export const seconds = (value) => (value === null || value === undefined ? "–" : value < 1 ? `${Math.round(value * 1000)} ms` : `${value.toFixed(value < 10 ? 2 : 1)} s`);
+export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 export const count = (value) => (value ?? 0).toLocaleString("en-US");
 
 export function tokenBar(turn) {
@@ -56,13 +57,14 @@ export function timeline(turns, open) {
     rows.push(row(turn, longest, open));
     last.set(turn.agent ?? "", turn);
   }
-  return element("div", {}, legend([...KINDS.map((kind) => [WORDS[kind], kind]), ["waiting for the client", "wait"]]), rows);
+  const parts = legend([...KINDS.map((kind) => [WORDS[kind], kind]), ["waiting for the client", "wait"]]);
+  return element("div", {}, element("div", { class: "legends" }, parts, legend([["cached", "cached"], ["read again", "reread"], ["new", "new"], ["output", "output"]])), rows);
 }
 
 function gap(wait, before, longest) {
   const what = before.calls ? `${seconds(wait)} until the next request: the client ran ${before.calls} tool call${before.calls > 1 ? "s" : ""}` : `${seconds(wait)} until the next request`;
   const width = Math.min(100, (100 * wait) / longest);
-  return element("div", { class: "turn", style: "cursor:default" }, element("span", {}), element("div", { class: "lane" }, element("i", { class: "wait", style: `left:0;width:${width}%`, title: what }, wait >= 1 ? seconds(wait) : "")), element("span", { class: "say" }, what));
+  return element("div", { class: "turn", style: "cursor:default" }, element("span", {}), element("div", { class: "lane" }, element("i", { class: "wait", style: `left:0;width:${width}%`, title: what })), element("span", { class: "say" }, what));
 }
 
 // Whose turn it is, where it is not the main agent's.
@@ -81,5 +83,5 @@ function row(turn, longest, open) {
     element("span", {}, new Date((turn.at - turn.seconds) * 1000).toLocaleTimeString(), " ", element("span", { class: `tag ${turn.prefix.split(";")[0]}` }, turn.prefix.split(";")[0])),
     element("div", { class: "lanes" }, who(turn), lane),
     tokenBar(turn),
-    said || turn.lost ? element("div", { class: "say" }, said, said && turn.lost ? ". " : "", turn.lost ? element("b", {}, turn.story) : "") : null);
+    said || turn.lost ? element("div", { class: "say" }, said, said && turn.lost ? ". " : "", turn.lost ? element("b", {}, sentence(turn.story)) : "") : null);
 }

@@ -74,7 +74,7 @@ function captured(turn, payload) {
     element("h2", {}, "Prompt", element("small", {}, `${count(payload.prompt.size)} tokens as the model read them`)),
     legend([["shared with the turn before", "line"], ["read again", "reread"], ["new", "new"]]),
     promptTokens(payload, turn),
-    element("details", { class: "card" }, element("summary", {}, `Sent to the client: ${count(payload.wire.length)} writes`), element("div", { class: "wire scroll" }, payload.wire.map(([at, text]) => [element("time", {}, seconds(at)), element("code", {}, text)]))),
+    element("details", { class: "card" }, element("summary", {}, `Sent to the client in ${count(payload.wire.length)} write${payload.wire.length === 1 ? "" : "s"}`), element("div", { class: "wire scroll" }, payload.wire.map(([at, text]) => [element("time", {}, seconds(at)), element("code", {}, text)]))),
     element("details", { class: "card" }, element("summary", {}, "The request"), element("pre", { class: "scroll" }, pretty(payload.request))),
     payload.redacted ? element("p", { class: "dim" }, `${count(payload.redacted)} secrets were replaced.`) : null,
   ];
