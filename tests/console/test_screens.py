@@ -145,7 +145,7 @@ def test_nothing_that_a_client_or_a_model_wrote_runs(page: Any, gateway: Gateway
     page.fill("textarea[aria-label=Message]", "attack")
     page.keyboard.press("Enter")
     page.wait_for_selector("article.assistant")
-    page.wait_for_selector(".markdown:has-text('onerror')")
+    page.wait_for_selector("article > .markdown:has-text('onerror')")
     assert page.evaluate("[window.hacked, document.querySelectorAll('article img, article a').length]") == [None, 0]
     folder = gateway.ask("/admin/settings")["capture"]
     wait_for(lambda: gateway.written() >= len(gateway.ask("/admin/turns?limit=1000")["turns"]))
