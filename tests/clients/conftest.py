@@ -92,7 +92,8 @@ def serve(tmp_path: Path, sandbox: Sandbox, request: pytest.FixtureRequest) -> I
     for gateway in running:
         gateway.close()
     for gateway in running:
-        request.node.user_properties.append(("replayed", replay_equal(gateway.captures)))
+        # A plain list: the report may travel between processes.
+        request.node.user_properties.append(("replayed", list(replay_equal(gateway.captures))))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -108,7 +109,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     if told:
         equal, skipped = (sum(column) for column in zip(*told, strict=True))
         terminalreporter.write_line(
-            f"replayed captures of {len(told)} gateways: {equal} turns equal, 0 different, {skipped} not compared"
+            f"replayed captures of {len(told)} gateways: {equal} turns equal, {skipped} not compared (a difference is an error)"
         )
 
 
