@@ -26,6 +26,7 @@ COMMANDS = {
     "processes": ("benchmarks.commands.processes", "tokens a second against the number of processes"),
     "scale": ("benchmarks.commands.scale", "what a million sessions need, from the result files"),
     "routing": ("benchmarks.commands.routing", "policies of routing over modelled agents and workers"),
+    "routing_workers": ("benchmarks.commands.routing_workers", "routing on real vLLM and SGLang: beliefs and policies"),
     "read_ahead": ("benchmarks.commands.read_ahead", "what reading the next prompt ahead is worth on a real vLLM"),
     "observing": ("benchmarks.observing", "what an open console and capture cost"),
     "soak": ("benchmarks.commands.soak", "hours of mixed work, with curves of memory and descriptors"),

@@ -19,13 +19,15 @@ VOCABULARY = 100_000
 
 class Turn(msgspec.Struct):
     """One request: its prompt, how long its answer will be, and how long its tool runs afterwards. `shared`:
-    it begins with the scaffold of all sub-agents; `fan_out` are sub-agents that have to end before the next turn."""
+    it begins with the scaffold of all sub-agents; `fan_out` are sub-agents that it starts, which have to end before the
+    next turn if they are `awaited`."""
 
     prompt: list[int]
     output: int
     wait: float
     shared: bool = False
     fan_out: tuple[Agent, ...] = ()
+    awaited: bool = True
 
 
 class Agent:
@@ -40,8 +42,8 @@ class Agent:
         """Its turns, one after another."""
         dice = self._dice
         size = SUB_SCAFFOLD if self._sub else dice.choice(SCAFFOLDS)
-        scaffold = _scaffold(f"sub-{size}" if self._sub else f"main-{size}", size)
-        context = [*scaffold, *self._tokens(300, 2_500)]
+        shared = scaffold(f"sub-{size}" if self._sub else f"main-{size}", size)
+        context = [*shared, *self._tokens(300, 2_500)]
         for _ in range(dice.randint(3, 6) if self._sub else dice.randint(8, 24)):
             output = int(min(dice.lognormvariate(5.2, 0.8), 3_000)) + 8
             fan_out: tuple[Agent, ...] = ()
@@ -51,7 +53,7 @@ class Agent:
             yield Turn(context, output, min(dice.lognormvariate(0.7, 1.1), 120.0), self._sub, fan_out)
             answer = self._tokens(output, output)
             if len(context) + output > COMPACT_AT:
-                context = [*scaffold, *self._tokens(2_000, 4_000)]
+                context = [*shared, *self._tokens(2_000, 4_000)]
             else:
                 context = [*context, *answer, *self._tokens(50, int(min(dice.lognormvariate(6.8, 1.0), 12_000)) + 51)]
 
@@ -65,7 +67,8 @@ class Agent:
 _SCAFFOLDS: dict[str, list[int]] = {}
 
 
-def _scaffold(name: str, size: int) -> list[int]:
+def scaffold(name: str, size: int) -> list[int]:
+    """The tokens that all conversations of a kind begin with."""
     if name not in _SCAFFOLDS:
         start = random.Random(name).randrange(VOCABULARY)
         _SCAFFOLDS[name] = [(start + place) % VOCABULARY for place in range(size)]

@@ -8,11 +8,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from benchmarks.routing.result import IndexRun, Run
+from benchmarks.routing.result import IndexRun, Run, WorkersRun
+from benchmarks.routing.simulation import Outcome
 
 BEGIN, END = "<!-- figures: written by `python -m benchmarks routing --save` -->", "<!-- end of figures -->"
 INDEX_BEGIN = "<!-- index: written by `python -m benchmarks routing --index ... --save` -->"
 INDEX_END = "<!-- end of index -->"
+WORKERS_BEGIN = "<!-- workers: written by `python -m benchmarks routing_workers --save` -->"
+WORKERS_END = "<!-- end of workers -->"
 COLOURS = ("#2f6fde", "#9aa3ad", "#d9822b", "#8a5cc2", "#7fb2f0")
 
 
@@ -25,6 +28,34 @@ def write_page(root: Path, run: Run) -> None:
 def write_index_page(root: Path, run: IndexRun) -> None:
     """Write the table of the index."""
     _replace(root, INDEX_BEGIN, INDEX_END, index_figures(run))
+
+
+def write_workers_page(root: Path, run: WorkersRun) -> None:
+    """Write the tables of real workers."""
+    _replace(root, WORKERS_BEGIN, WORKERS_END, workers_figures(run))
+
+
+def workers_figures(run: WorkersRun) -> str:
+    """What real workers did, between its marks."""
+    lines = [WORKERS_BEGIN, "| phase | engine | turns | tokens of prompts | reported as cached | believed otherwise |"]
+    lines.append("|---|---|---|---|---|---|")
+    for row in run.beliefs:
+        wrong = f"{row.wrong} turns, at most {row.error} tokens" if row.wrong else "0 turns"
+        lines.append(f"| {row.phase} | {row.engine} | {row.turns} | {row.prompt:,} | {row.reported:,} | {wrong} |")
+    lines += [
+        "",
+        f"{run.copies} agents on the {run.vllm} vLLM servers ({run.taken}, {run.machine['cores']} cores, load "
+        f"{run.machine['load']}):",
+        "",
+        "| policy | turns | cached | first token, median | p99 | slowest tenth |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {one.policy} | {one.turns} | {one.hit_rate:.1%} | {one.ttft_median:.2f} s | {one.ttft_p99:.2f} s "
+        f"| {one.slowest_tenth:.2f} s |"
+        for one in run.agents
+    ]
+    return "\n".join([*lines, WORKERS_END])
 
 
 def _replace(root: Path, begin: str, end: str, text: str) -> None:
@@ -57,16 +88,17 @@ def figures(run: Run) -> str:
     """The tables, between their marks."""
     lines = [
         BEGIN,
-        "| workers | policy | turns | prompt cached | first token, median | p99 | slowest tenth |",
+        f"Conversations that were made up, and copies of captured ones ({', '.join(run.sources)}). Cached: of all "
+        "tokens of prompts. First token: median and p99.",
+        "",
+        "| workers | policy | made up: turns | cached | first token | slowest tenth "
+        "| captured: turns | cached | first token | slowest tenth |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    lines.append("|---|---|---|---|---|---|---|")
     for place in range(len(next(iter(run.outcomes.values())))):
         for name, outcomes in run.outcomes.items():
-            one = outcomes[place]
-            lines.append(
-                f"| {one.workers} | {name} | {one.turns:,} | {one.hit_rate:.1%} | {one.ttft_median:.2f} s "
-                f"| {one.ttft_p99:.2f} s | {one.slowest_tenth:.2f} s |"
-            )
+            pair = (outcomes[place], run.captured[name][place])
+            lines.append(f"| {pair[0].workers} | {name} | {' | '.join(map(_cells, pair))} |")
     lines += ["", "Eight sub-agents that start at once with one prefix of 35K tokens, on four idle workers:", ""]
     lines += ["| policy | workers used | times the prefix was read |", "|---|---|---|"]
     lines += [f"| {name} | {fan.used} | {fan.prefix_reads:.1f} |" for name, fan in run.fan_out.items()]
@@ -74,33 +106,49 @@ def figures(run: Run) -> str:
     return "\n".join(lines)
 
 
+def _cells(one: Outcome) -> str:
+    waits = f"{one.ttft_median:.2f} s, {one.ttft_p99:.2f} s | {one.slowest_tenth:.2f} s"
+    return f"{one.turns:,} | {one.hit_rate:.1%} | {waits}"
+
+
 def picture(run: Run) -> str:
     """Median and 99th percentile of the time to first token, a group of bars for each number of workers."""
     names = list(run.outcomes)
-    groups = len(run.outcomes[names[0]])
-    width, height, left, top, bottom = 760, 320, 50, 50, 40
-    most = max(one.ttft_p99 for outcomes in run.outcomes.values() for one in outcomes)
+    width, panel = 760, 300
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {2 * panel + 30}" font-family="sans-serif" '
+        'font-size="12">',
+        "<title>Time to first token by policy and number of workers: bars are medians, lines reach to p99</title>",
+        f'<rect width="{width}" height="{2 * panel + 30}" fill="#ffffff"/>',
+    ]
+    for place, name in enumerate(names):
+        x = 50 + place * 140
+        parts.append(f'<rect x="{x}" y="12" width="10" height="10" fill="{COLOURS[place]}"/>')
+        parts.append(f'<text x="{x + 14}" y="21" fill="#222">{name}</text>')
+    for place, (words, outcomes) in enumerate((("made up", run.outcomes), ("captured", run.captured))):
+        title = f"{words} conversations: seconds to the first token, bar median, line p99"
+        parts.append(f'<g transform="translate(0 {30 + place * panel})">')
+        parts += _panel(outcomes, title, width, panel)
+        parts.append("</g>")
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _panel(outcomes: dict[str, list[Outcome]], title: str, width: int, height: int) -> list[str]:
+    names = list(outcomes)
+    groups = len(outcomes[names[0]])
+    left, top, bottom = 50, 30, 40
+    most = max(one.ttft_p99 for those in outcomes.values() for one in those)
     scale = (height - top - bottom) / most
     step = (width - left - 10) / groups
     bar = step * 0.8 / len(names)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
-        'font-size="12">',
-        "<title>Time to first token by policy and number of workers: bars are medians, lines reach to p99</title>",
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-    ]
-    for place, name in enumerate(names):
-        x = left + place * 140
-        parts.append(f'<rect x="{x}" y="12" width="10" height="10" fill="{COLOURS[place]}"/>')
-        parts.append(f'<text x="{x + 14}" y="21" fill="#222">{name}</text>')
-    parts.append(f'<text x="{left}" y="40" fill="#555">seconds to the first token: bar median, line p99</text>')
+    parts = [f'<text x="{left}" y="15" fill="#555">{title}</text>']
     for mark in range(int(most) + 1):
         y = height - bottom - mark * scale
         parts.append(f'<line x1="{left}" y1="{y:.1f}" x2="{width - 10}" y2="{y:.1f}" stroke="#e4e4e4"/>')
         parts.append(f'<text x="{left - 8}" y="{y + 4:.1f}" fill="#555" text-anchor="end">{mark}</text>')
     for group in range(groups):
         for place, name in enumerate(names):
-            one = run.outcomes[name][group]
+            one = outcomes[name][group]
             x = left + group * step + step * 0.1 + place * bar
             base, high = height - bottom, one.ttft_median * scale
             parts.append(
@@ -116,8 +164,8 @@ def picture(run: Run) -> str:
                 f'<line x1="{x:.1f}" y1="{end:.1f}" x2="{x + bar * 0.8:.1f}" y2="{end:.1f}" '
                 f'stroke="{COLOURS[place]}" stroke-width="2"/>'
             )
-        workers = run.outcomes[names[0]][group].workers
+        workers = outcomes[names[0]][group].workers
         words = f"{workers} worker" + ("s" if workers > 1 else "")
         x = left + group * step + step / 2
         parts.append(f'<text x="{x:.1f}" y="{height - 16}" fill="#222" text-anchor="middle">{words}</text>')
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    return parts

@@ -111,7 +111,9 @@ class Simulation:
 
         def then() -> None:
             left = len(turn.fan_out)
-            if not left:
+            if not left or not turn.awaited:
+                for sub in turn.fan_out:
+                    self.start(sub, self.now)
                 self._at(self.now + turn.wait, lambda: self._go_on(agent, turns, over))
                 return
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from turnwire.engines.pool.pool import WorkerPool
 from turnwire.gateway.settings import SettingsError
 from turnwire.gateway.setup.routing_policy import find_policy
 
@@ -155,3 +156,81 @@ async def test_a_hint_that_is_not_followed_is_noted(serve: Serve) -> None:
     body = asked("One?") | {"nvext": {"agent_hints": {"speculative_prefill": True}}}
     async with client.session.post(client.base + "/v1/chat/completions", json=body) as answer:
         assert "routing.read_ahead_off" in answer.headers["x-turnwire-notes"]
+    final = {"x-dynamo-session-id": "s", "x-dynamo-session-final": "true"}
+    async with client.session.post(client.base + "/v1/chat/completions", json=asked("One?"), headers=final) as answer:
+        assert "routing.session_end_unsaid" in answer.headers["x-turnwire-notes"]
+
+
+# --------------------------------------------------------------------------------------------------------- warming
+
+
+def bodies() -> dict[str, dict[str, Any]]:
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}}
+    said = [{"role": "user", "content": "Hi."}]
+    function = {"name": "ls", "description": "Lists.", "parameters": schema}
+    return {
+        "chat": {
+            "messages": [{"role": "system", "content": SCAFFOLD}, *said],
+            "tools": [{"type": "function", "function": function}],
+        },
+        "messages": {
+            "max_tokens": 20,
+            "system": SCAFFOLD,
+            "messages": said,
+            "tools": [{"name": "ls", "description": "Lists.", "input_schema": schema}],
+        },
+        "responses": {"instructions": SCAFFOLD, "input": "Hi.", "tools": [{"type": "function"} | function]},
+    }
+
+
+PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages", "responses": "/v1/responses"}
+
+
+@pytest.mark.parametrize("api", PATHS)
+async def test_a_session_finds_what_was_warmed(serve: Serve, tmp_path: Path, api: str) -> None:
+    client = await two_workers(serve, tmp_path)
+    body = bodies()[api] | {"model": "test-model"}
+    status, told = await client.post(f"/admin/warm?api={api}&workers=every", body)
+    assert status == 200, told
+    assert [row["state"] for row in told["workers"]] == ["read", "read"]
+    async with client.session.post(client.base + PATHS[api], json=body) as answer:
+        assert answer.status == 200, await answer.text()
+        numbers = answer.headers["x-turnwire-route"]
+    cached, prompt = (int(numbers.partition(f"{name}=")[2].partition(";")[0]) for name in ("cached", "prompt"))
+    # What is not published is estimated in blocks of 64 tokens.
+    assert told["tokens"] - 64 < cached <= told["tokens"] < prompt < told["tokens"] + 40
+    (turn,) = client.gateway.journal.last(1)
+    assert turn.cached_tokens >= cached, "the engine says the same"
+    assert value(await metrics(client), "turnwire_read_ahead_total", outcome="warmed") == 2
+    status, told = await client.post(f"/admin/warm?api={api}", body)
+    assert [row["state"] for row in told["workers"]] == ["held"]
+
+
+async def test_warming_that_cannot_be_is_refused_in_words(serve: Serve, tmp_path: Path) -> None:
+    client = await two_workers(serve, tmp_path)
+    for query, body, words in (
+        ("api=telnet", {}, "api: one of chat, messages, responses"),
+        ("workers=some", {}, "workers: one of best, every"),
+        ("", {"model": "test-model", "messages": 7}, "messages"),
+        ("", {"model": "another", "messages": [{"role": "user", "content": "x"}]}, "another"),
+    ):
+        status, told = await client.post(f"/admin/warm?{query}", body)
+        assert status in (400, 404)
+        assert words in json.dumps(told)
+
+
+async def test_a_client_that_says_it_will_start_is_read_ahead(serve: Serve) -> None:
+    """Codex opens its connection with a request that generates nothing."""
+    client = await serve({"text": "Yes."}, speculative_prefill="hinted")
+    engine = client.gateway.runtimes[0].engine
+    assert isinstance(engine, WorkerPool)
+    message = {"type": "response.create", "model": "test-model", "generate": False} | bodies()["responses"]
+    async with client.session.ws_connect(client.base + "/v1/responses") as socket:
+        await socket.send_json(message)
+        while (await socket.receive_json())["type"] != "response.completed":
+            pass
+        await until(lambda: engine.read_ahead.statistics.warmed == 1)
+    body = {name: value for name, value in message.items() if name not in ("type", "generate")}
+    _, answer = await client.post("/v1/responses", body)
+    cached = answer["usage"]["input_tokens_details"]["cached_tokens"]
+    assert cached > 0.9 * answer["usage"]["input_tokens"]

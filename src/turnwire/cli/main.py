@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, Mapping[str, CommandRow]] = {
     "Set up": {
         "doctor": CommandRow("doctor", "doctor", "Say what a gateway would be, and what is wrong or could be better."),
         "config": CommandRow("config", "config", "Write, show and check the config file."),
+        "warm": CommandRow("warm", "warm", "Let workers read a client's system prompt before its sessions start."),
         "keys": CommandRow("keys", "keys", "Make, list and revoke API keys; what each used."),
         "models": CommandRow("models", "models", "Known model families, and the models on disk."),
         "fetch-model": CommandRow("fetch_model", "fetch_model", "Download a model for the embedded engine."),

@@ -27,6 +27,7 @@ from turnwire.gateway.apis.refusals import Handler, answering, defect, refusal, 
 from turnwire.gateway.apis.responses import Compact, Responses
 from turnwire.gateway.apis.stored_responses import StoredResponses
 from turnwire.gateway.apis.token_routes import TokenRoutes
+from turnwire.gateway.apis.warm_route import warm_route
 from turnwire.gateway.apis.worker_routes import WorkerRoutes
 from turnwire.gateway.door.cors import CrossOrigin, origin_names
 from turnwire.gateway.door.guard import Guard
@@ -137,6 +138,7 @@ def _handlers(gateway: Gateway, responses: Responses) -> dict[tuple[str, str], H
         ("POST", "/admin/workers"): workers.add,
         ("POST", "/admin/workers/drain"): workers.drain,
         ("DELETE", "/admin/workers"): workers.remove,
+        ("POST", "/admin/warm"): warm_route(gateway),
         ("GET", "/admin/settings"): admin.settings,
         ("GET", "/admin/usage"): admin.usage,
         ("GET", "/console"): page,

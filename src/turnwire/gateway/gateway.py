@@ -32,6 +32,7 @@ from turnwire.gateway.telemetry.metrics import Metrics
 from turnwire.gateway.telemetry.pushing import open_pushed_metrics
 from turnwire.gateway.telemetry.records import Recorder
 from turnwire.gateway.telemetry.tracing import open_tracing
+from turnwire.gateway.turns.asking import unsaid
 from turnwire.gateway.turns.heartbeat import Heartbeat
 from turnwire.gateway.turns.read_ahead import NextPrompts
 from turnwire.gateway.turns.record import TurnRecord
@@ -138,9 +139,15 @@ class Gateway:
             self.metrics.failures.labels(api, failure.kind).inc()
         log.info("refused %s %s: %s", api, failure.kind, failure.message, extra={"turnwire": {"api": api}})
 
+    def expected(self, turn: TurnRecord[Any]) -> None:
+        """A client says that it will go on from a conversation, and asks for nothing yet."""
+        self.next_prompts.expected(turn)
+
     def begun(self, turn: Turn) -> None:
         """A turn that is about to run."""
         self.next_prompts.begun(turn)
+        inbound = turn.record.inbound
+        inbound.notes = (*inbound.notes, *unsaid(turn.record))
         if self.capturing is not None:
             self.capturing.begin(turn)
 

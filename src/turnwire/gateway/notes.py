@@ -11,6 +11,7 @@ __all__ = ["NOTES"]
 
 NOTES: Final[dict[str, str]] = {
     "routing.read_ahead_off": "the next prompt was to be read ahead, which this gateway does not do",
+    "routing.session_end_unsaid": "the engine has no word for the end of a session, so its cache was not informed",
     "calls.first_only": "the client takes one call at a time; the model's further calls were left out",
     "constraint.violated": "the answer is not what the client demanded",
     "model.default": "an unknown model id was answered by the default model",

@@ -97,6 +97,7 @@ ROUTES: tuple[RouteRow, ...] = (
     RouteRow("POST", "/admin/workers", "Add a worker to a model.", access="admin"),
     RouteRow("POST", "/admin/workers/drain", "Give a worker no new turns.", access="admin"),
     RouteRow("DELETE", "/admin/workers", "Drain a worker and take it out.", access="admin"),
+    RouteRow("POST", "/admin/warm", "Let workers read what sessions will begin with.", access="admin"),
     RouteRow("GET", "/admin/usage", "What each key used, by day.", access="admin"),
     RouteRow("GET", "/admin/settings", "The settings in effect.", access="admin"),
     RouteRow("GET", "/console", "The console.", access="open", errors="none", answer="text/html"),

@@ -80,7 +80,7 @@ def test_with_gaps_and_restarts_no_more_is_believed_than_is_held(
         if restart and not prompt:
             cache, sent, arrived = PublishingCache(size, capacity), 0, True
             feed.lost()
-        cache.read(prompt, salt)
+        cache.clear() if not prompt and not restart else cache.read(prompt, salt)
         for number in range(sent, len(cache.messages)):
             arrived = chance.random() > 0.3
             if arrived:
@@ -130,6 +130,18 @@ def test_a_gap_that_cannot_be_filled_forgets_what_was_known() -> None:
     feed.live(2, cache.messages[2])
     assert not feed.complete
     assert believed(index, list(range(8))) == {"x": 0}, "its beginning was never seen"
+
+
+def test_after_an_empty_cache_everything_is_known_again() -> None:
+    feed, index, cache = feeding(False)
+    cache.read([1, 2, 3])
+    cache.clear()
+    cache.read(list(range(5)))
+    assert not feed.complete
+    feed.live(1, cache.messages[1])
+    feed.live(2, cache.messages[2])
+    assert feed.complete
+    assert believed(index, list(range(5))) == {"x": 4}
 
 
 def test_a_number_that_goes_back_is_a_restart() -> None:

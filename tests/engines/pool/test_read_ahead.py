@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
-from turnwire.engines.interface import GenerateRequest
+from turnwire.engines.interface import EngineError, GenerateRequest
 from turnwire.engines.pool.pool import WorkerPool
 
 from .test_workers import StagedEngine, _Deaf, answer, pool, turn, until
@@ -74,3 +76,37 @@ async def test_a_conversation_that_goes_on_otherwise_is_counted_as_waste() -> No
     assert engines.read_ahead.statistics.wasted == 1
     request = msgspec.structs.replace(ahead(), hints=msgspec.structs.replace(ahead().hints, session="unknown"))
     assert not engines.read_ahead.begin(request, 0), "nobody knows where it lives"
+
+
+async def test_a_worker_is_warmed_for_sessions_that_are_about_to_start() -> None:
+    one, two = StagedEngine(), StagedEngine()
+    engines = pool(one, two)
+    (warmed,) = await engines.read_ahead.warm(turn(prompt_ids=NEXT), every=False)
+    assert (warmed.worker, warmed.state, warmed.tokens) == ("w1", "read", 1000)
+    assert one.turns[0].request.prompt_ids == NEXT
+    assert one.turns[0].request.sampling.max_tokens == 1
+    assert not two.turns
+    warm = await engines.read_ahead.warm(turn(prompt_ids=NEXT), every=True)
+    assert [(row.worker, row.state) for row in warm] == [("w1", "held"), ("w2", "read")]
+    assert (engines.read_ahead.statistics.warmed, engines.read_ahead.statistics.tokens) == (2, 2000)
+    assert engines.active == 0
+
+
+async def test_a_turn_stops_warming_and_a_busy_worker_is_not_warmed() -> None:
+    engine = StagedEngine()
+    engines = pool(engine)
+    engine.frozen = True
+    warming = asyncio.ensure_future(engines.read_ahead.warm(turn(prompt_ids=NEXT), every=True))
+    await until(lambda: bool(engine.turns))
+    assert [row.state for row in await engines.read_ahead.warm(turn(prompt_ids=NEXT), every=True)] == ["busy"]
+    engines.submit(turn(session="another"), _Deaf())
+    assert [row.state for row in await warming] == ["stopped"]
+    assert engine.turns[0].aborted
+    assert not engines.read_ahead._warming
+
+
+async def test_an_engine_that_fails_is_said_to_have() -> None:
+    engine = StagedEngine()
+    engine.error = EngineError("internal", "broken")
+    engines = pool(engine)
+    assert [row.state for row in await engines.read_ahead.warm(turn(prompt_ids=NEXT), every=True)] == ["failed"]

@@ -16,14 +16,16 @@ from urllib.parse import quote, urlsplit
 import click
 import msgspec
 
+from turnwire.engines.pool.read_ahead import Warmed
 from turnwire.gateway.door.usage import UsageRow
 from turnwire.gateway.telemetry.journal import TurnSummary
 from turnwire.gateway.telemetry.live import LiveTurn
 from turnwire.harness import KEY_VARIABLE
 
-__all__ = ["KeyUsage", "gateway_options", "key_usage", "last_turns", "live_turns"]
+__all__ = ["KeyUsage", "WarmedWorkers", "gateway_options", "key_usage", "last_turns", "live_turns", "warm_workers"]
 
 _TIMEOUT_S = 10.0
+_WARM_TIMEOUT_S = 300.0
 
 
 def gateway_options(command: Any) -> Any:
@@ -58,22 +60,40 @@ def key_usage(url: str, key: str | None, days: int) -> KeyUsage:
     return msgspec.json.decode(_ask(url, key, f"/admin/usage?days={days}"), type=KeyUsage)
 
 
+class WarmedWorkers(msgspec.Struct, frozen=True):
+    """The answer of `/admin/warm`."""
+
+    model: str
+    tokens: int
+    workers: list[Warmed]
+
+
+def warm_workers(url: str, key: str | None, query: str, body: bytes) -> WarmedWorkers:
+    """Let workers read what a request begins with; ends when they have."""
+    answer = _ask(url, key, f"/admin/warm?{query}", body, timeout=_WARM_TIMEOUT_S)
+    return msgspec.json.decode(answer, type=WarmedWorkers)
+
+
 class _Turns(msgspec.Struct):
     turns: list[TurnSummary]
 
 
-def _ask(url: str, key: str | None, path: str) -> bytes:
+def _ask(url: str, key: str | None, path: str, body: bytes | None = None, *, timeout: float = _TIMEOUT_S) -> bytes:
     if urlsplit(url).scheme not in ("http", "https"):
         raise click.ClickException(f"{url} is not an http address; give something like http://127.0.0.1:8390.")
     headers = {"authorization": f"Bearer {key}"} if key else {}
-    request = urllib.request.Request(url.rstrip("/") + path, headers=headers)  # noqa: S310 - the scheme was checked
+    if body is not None:
+        headers["content-type"] = "application/json"
+    place = url.rstrip("/") + path
+    request = urllib.request.Request(place, headers=headers, data=body)  # noqa: S310 - the scheme was checked
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310
             data: bytes = answer.read()
             return data
     except urllib.error.HTTPError as error:
         hint = " Give a key with the admin scope: --key or TURNWIRE_API_KEY." if error.code in (401, 403) else ""
-        raise click.ClickException(f"{url}{path} answered {error.code}.{hint}") from None
+        said = "" if hint else _sentence(error)
+        raise click.ClickException(f"{url}{path} answered {error.code}.{said}{hint}") from None
     except urllib.error.URLError as error:
         if isinstance(error.reason, ssl.SSLCertVerificationError):
             raise click.ClickException(
@@ -83,3 +103,12 @@ def _ask(url: str, key: str | None, path: str) -> bytes:
         raise click.ClickException(f"No gateway answers at {url} ({error}). Start one with `turnwire serve`.") from None
     except (OSError, http.client.HTTPException) as error:
         raise click.ClickException(f"No gateway answers at {url} ({error}). Start one with `turnwire serve`.") from None
+
+
+def _sentence(error: urllib.error.HTTPError) -> str:
+    """What the gateway says of a refusal, if it says anything."""
+    try:
+        message = msgspec.json.decode(error.read(100_000), type=dict[str, Any])["error"]["message"]
+    except (OSError, KeyError, TypeError, msgspec.DecodeError):
+        return ""
+    return f" {message}"

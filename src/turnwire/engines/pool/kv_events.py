@@ -175,4 +175,7 @@ class KVFeed:
             # Without its past, blocks whose beginning was never seen are not counted.
             self._whole = number == 0
         self._next = number + 1
-        self._sink.apply(decode_events(payload))
+        events = decode_events(payload)
+        self._sink.apply(events)
+        # After an empty cache everything is known, whatever was missed before.
+        self._whole = self._whole or any(isinstance(event, CacheCleared) for event in events)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import zmq
@@ -28,11 +28,13 @@ _QUEUE = 100_000
 
 
 class KVSubscriber:
-    """The subscription to one engine's events, kept in `index` under `name`."""
+    """The subscription to one engine's events, kept in `index` under `name`. `lost` is called when the connection
+    breaks, which no engine that goes on running does."""
 
-    def __init__(self, source: KVSource, index: KVIndex, name: str) -> None:
+    def __init__(self, source: KVSource, index: KVIndex, name: str, lost: Callable[[], None] | None = None) -> None:
         self._source = source
         self._index = index
+        self._lost = lost
         self.name = name
         self._feed = KVFeed(self, replays=source.replay is not None)
         self._context: zmq.SyncContext | None = None
@@ -134,6 +136,8 @@ class KVSubscriber:
         if self._received(monitor):
             self._unread = False
             self._feed.lost()
+            if self._lost is not None:
+                self._lost()
             self._ask()
 
     def _take(self, number: int, payload: bytes, *, live: bool) -> None:

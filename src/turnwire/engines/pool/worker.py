@@ -135,7 +135,11 @@ class Worker:
         except ImportError:
             log.warning("%s publishes KV events; to receive them: pip install turnwire[kv-events]", self.name)
             return
-        feeds = [KVSubscriber(source, self.index, f"{self.name}#{rank}") for rank, source in enumerate(sources)]
+        # An engine that was started again holds nothing that it was sent before.
+        feeds = [
+            KVSubscriber(source, self.index, f"{self.name}#{rank}", self._estimate.clear)
+            for rank, source in enumerate(sources)
+        ]
         self.listen_to([feed for feed in feeds if feed.open()])
 
     def listen_to(self, feeds: Sequence[CacheFeed]) -> None:

@@ -152,7 +152,7 @@ class Metrics:
         )
         self.ahead = Counter(
             "turnwire_read_ahead_total",
-            "Prompts read ahead by what came of them: hit, cut, wasted; needless and busy were not begun.",
+            "Prompts read ahead by what came of them: hit, cut, wasted, needless, busy, warmed.",
             ["model", "outcome"],
             registry=registry,
         )
@@ -268,7 +268,7 @@ class Metrics:
     def _observe_ahead(self, model: str, statistics: ReadAheadStatistics) -> None:
         now, before = msgspec.structs.replace(statistics), self._ahead_seen.get(model, ReadAheadStatistics())
         self._ahead_seen[model] = now
-        for outcome in ("hit", "cut", "wasted", "needless", "busy"):
+        for outcome in ("hit", "cut", "wasted", "needless", "busy", "warmed"):
             self.ahead.labels(model, outcome).inc(getattr(now, outcome) - getattr(before, outcome))
         self.ahead_tokens.labels(model).inc(now.tokens - before.tokens)
         self.ahead_saved.labels(model).inc(now.saved - before.saved)

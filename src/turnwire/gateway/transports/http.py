@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from starlette.types import Receive, Scope, Send
 
@@ -43,6 +43,10 @@ class Serving(Admitting, Reporting, Hosting, Protocol):
 
     def refused(self, api: str, failure: TurnFailure) -> None:
         """A request that was refused before its turn began."""
+        ...
+
+    def expected(self, turn: TurnRecord[Any]) -> None:
+        """A client says that it will go on from a conversation, and asks for nothing yet."""
         ...
 
 

@@ -237,7 +237,9 @@ class _Connection:
             self._prewarm(record)
 
     def _prewarm(self, record: TurnRecord[Echo]) -> None:
-        """The prompt is rendered and tokenized by now, and the next turn will start with it; nothing is generated."""
+        """The prompt is rendered and tokenized by now, and the next turn will start with it; nothing is generated. A
+        worker may read it ahead."""
+        self._gateway.expected(record)
         usage = Usage(len(record.prompt.ids))
         encoder = responses.stream_encoder(response_facts(record), record.inbound.echo, now=time.time, framing=LINES)
         self._sink.write(encoder.start(usage) + encoder.feed((usage, Finished("stop"))))

@@ -1,4 +1,4 @@
-"""What the engine is asked for: a turn's record as a request with its hints.
+"""What the engine is asked for: a turn's record as a request with its hints, and what no engine has a word for.
 
 Promise: a request never asks for more tokens than the window has left; a prompt that leaves none is refused.
 """
@@ -15,9 +15,9 @@ from turnwire.engines.interface import Constraint, GenerateRequest, Hints
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.protocols.context import key_rank
 from turnwire.protocols.wire import TurnFailure
-from turnwire.turns import Sampling
+from turnwire.turns import Note, Sampling
 
-__all__ = ["engine_request", "hints_of"]
+__all__ = ["engine_request", "hints_of", "unsaid"]
 
 
 def engine_request(
@@ -56,6 +56,14 @@ def hints_of(record: TurnRecord[Any]) -> Hints:
         final=context.final,
         worker=context.worker,
     )
+
+
+def unsaid(record: TurnRecord[Any]) -> tuple[Note, ...]:
+    """What a request says about the engine's cache that its engine cannot be told."""
+    if not record.inbound.conversation.context.final:
+        return ()
+    words = "The engine has no word for the end of a session; its cache keeps the session until others need the room."
+    return (Note("routing.session_end_unsaid", words),)
 
 
 def _bounded(record: TurnRecord[Any], sampling: Sampling, prefilled: int, resumed: int) -> Sampling:

@@ -1,4 +1,5 @@
-"""What the next turn of a conversation will begin with, told to the pool when a turn ends.
+"""What the next turn of a conversation will begin with, told to the pool when a turn ends; and what a session that is
+about to start will.
 
 Promise: the prefix is exact: it is what the builder writes for the conversation with this answer and any next message,
 up to where two different next messages part. It is worked out after the client has its answer, and costs a turn
@@ -19,12 +20,13 @@ from turnwire.engines.interface import GenerateRequest
 from turnwire.engines.pool.pool import WorkerPool
 from turnwire.gateway.turns.asking import hints_of
 from turnwire.gateway.turns.record import TurnRecord
+from turnwire.gateway.turns.runtime import ModelRuntime
 from turnwire.gateway.turns.turn import Turn
 from turnwire.prompts.prompt import Prompt
 from turnwire.protocols.reply import Reply
-from turnwire.turns import Block, Message, Note, Sampling, TextBlock, ToolCallBlock, ToolResultBlock
+from turnwire.turns import Block, Conversation, Message, Note, Sampling, TextBlock, ToolCallBlock, ToolResultBlock
 
-__all__ = ["NextPrompts", "ReadAheadMode"]
+__all__ = ["NextPrompts", "ReadAheadMode", "beginning", "scaffold"]
 
 log = logging.getLogger("turnwire.turn")
 
@@ -32,6 +34,26 @@ ReadAheadMode: TypeAlias = Literal["off", "hinted", "always"]
 
 _NEXT = ("0", "The")
 """Two next messages that have nothing in common."""
+
+
+def scaffold(conversation: Conversation) -> Conversation:
+    """What every session of a client begins with: the system text and the tools, and nothing that was said."""
+    said = next(
+        (place for place, message in enumerate(conversation.messages) if message.role not in ("system", "developer")),
+        len(conversation.messages),
+    )
+    return msgspec.structs.replace(conversation, messages=conversation.messages[:said])
+
+
+async def beginning(runtime: ModelRuntime, conversation: Conversation, tenant: str) -> list[int]:
+    """What a conversation's prompt begins with, whatever its user says next."""
+    one, other = [array("I", (await runtime.build(_said(conversation, text), tenant)).ids) for text in _NEXT]
+    return list(one[: shared_prefix(one, other)])
+
+
+def _said(conversation: Conversation, text: str) -> Conversation:
+    following = Message(role="user", blocks=(TextBlock(text=text),))
+    return msgspec.structs.replace(conversation, messages=(*conversation.messages, following))
 
 
 class NextPrompts:
@@ -57,6 +79,24 @@ class NextPrompts:
             task = asyncio.ensure_future(self._read_ahead(record, record.reply.message()))
             self._tasks.add(task)
             task.add_done_callback(self._over)
+
+    def expected(self, record: TurnRecord[Any]) -> None:
+        """A client says that it will go on from this conversation, and asks for nothing yet."""
+        if self._mode != "off" and isinstance(record.runtime.engine, WorkerPool) and record.prompt.ids:
+            task = asyncio.ensure_future(self._warm(record, record.runtime.engine))
+            self._tasks.add(task)
+            task.add_done_callback(self._over)
+
+    async def _warm(self, record: TurnRecord[Any], pool: WorkerPool) -> None:
+        conversation = record.inbound.conversation
+        request = GenerateRequest(
+            prompt_ids=await beginning(record.runtime, conversation, record.tenant),
+            sampling=Sampling(),
+            hints=hints_of(record),
+            conversation=conversation,
+            stop_token_ids=record.runtime.stop_token_ids,
+        )
+        await pool.read_ahead.warm(request, every=False)
 
     def _wanted(self, record: TurnRecord[Any]) -> bool:
         context = record.inbound.conversation.context
