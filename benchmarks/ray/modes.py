@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import shutil
 import sys
 import tempfile
@@ -21,7 +22,7 @@ from pathlib import Path
 from benchmarks.commands.stream import PACED, PERIOD, SATURATED, SEEN, STREAMS
 from benchmarks.load import generator
 from benchmarks.load.requests import APIS, MODEL, Said, body
-from benchmarks.measure.results import Cell, Result, machine, save, today
+from benchmarks.measure.results import FOLDER, Result, machine, read, save, today
 from benchmarks.measure.session import Session, options
 from benchmarks.measure.usage import cpu_seconds
 from benchmarks.peers import cache, gateways
@@ -30,7 +31,7 @@ from benchmarks.peers.processes import free_port, serves
 from benchmarks.replicas.storm import Redis
 
 REPLICAS = 2
-_IDLE_S = 4.0
+_IDLE_S, _IDLE_WINDOWS = 2.0, 5
 _HAPROXY = {"RAY_SERVE_ENABLE_HA_PROXY": "1"}
 WAYS: dict[str, tuple[str, dict[str, str]]] = {
     "direct": ("direct", {}),
@@ -39,6 +40,7 @@ WAYS: dict[str, tuple[str, dict[str, str]]] = {
     "haproxy-optimized": ("app", _HAPROXY | {"RAY_SERVE_THROUGHPUT_OPTIMIZED": "1"}),
 }
 """Which of the two applications, and what Ray is started with."""
+_ORDER = ("plain", "workers", *WAYS)
 
 
 def main(arguments: list[str]) -> None:
@@ -49,7 +51,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--seconds", type=float, default=4, help="the window of the paced case")
     chosen = parser.parse_args(arguments)
     wanted, chosen.save = chosen.save, False
-    found: list[Result] = []
+    before = machine()
     with tempfile.TemporaryDirectory() as folder:
         redis = Redis(Path(folder))
         asyncio.run(redis.start())
@@ -57,13 +59,20 @@ def main(arguments: list[str]) -> None:
             for way in chosen.ways.split(","):
                 with Session("ray_modes", chosen, [(way, partial(_start, store=redis.url))]) as session:
                     _measure(session, chosen.cases, chosen.seconds)
-                    found.append(session.finish("cpu_us", "µs of CPU per output token"))
+                    found = session.finish("cpu_us", "µs of CPU per output token")
+                if wanted:
+                    print("written:", save(_with_others(found, before)))
         finally:
             redis.stop()
-    cells: list[Cell] = [cell for result in found for cell in result.cells]
-    about = {name: said for result in found for name, said in result.gateways.items()}
-    if wanted:
-        print("written:", save(Result("ray_modes", today(), machine(), about, cells)))
+
+
+def _with_others(found: Result, before: dict[str, str | int | float]) -> Result:
+    """The result of one way beside those of the others that were saved before."""
+    known = read("ray_modes") if (FOLDER / "ray_modes.json").exists() else Result("ray_modes", "", {}, {}, [])
+    names = {cell.gateway for cell in found.cells}
+    cells = [cell for cell in known.cells if cell.gateway not in names] + found.cells
+    cells.sort(key=lambda cell: _ORDER.index(cell.gateway))
+    return Result("ray_modes", today(), before, known.gateways | found.gateways, cells)
 
 
 def _start(name: str, stage: Stage, store: str) -> Gateway:
@@ -130,6 +139,10 @@ def _measure(session: Session, cases: str, seconds: float) -> None:
 
 
 def _idle_cores(gateway: Gateway) -> float:
-    began, used = time.monotonic(), cpu_seconds(gateway.pid)
-    time.sleep(_IDLE_S)
-    return (cpu_seconds(gateway.pid) - used) / (time.monotonic() - began)
+    """The least of some seconds: processes may still be starting in the first of them."""
+    least = math.inf
+    for _ in range(_IDLE_WINDOWS):
+        began, used = time.monotonic(), cpu_seconds(gateway.pid)
+        time.sleep(_IDLE_S)
+        least = min(least, (cpu_seconds(gateway.pid) - used) / (time.monotonic() - began))
+    return least

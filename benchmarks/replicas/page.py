@@ -86,13 +86,10 @@ def _modes(results: list[Result]) -> str:
     by_way: dict[str, list[Cell]] = {}
     for cell in result.cells:
         by_way.setdefault(cell.gateway, []).append(cell)
-    lines = ["| µs of CPU per output token (Chat) | 64 streams of 50 tokens/s | saturated | cores while idle |"]
-    lines.append("|---|---|---|---|")
+    lines = ["| µs of CPU per output token (Chat) | 64 streams of 50 tokens/s | saturated |", "|---|---|---|"]
     for way, cells in by_way.items():
         paced, full = (_case(cells, name) for name in ("paced", "saturated"))
-        idle = cells[0].figures.get("idle_cores", [])
-        shown = f"{min(idle):.2f}" if idle else "–"
-        lines.append(f"| {_WAYS.get(way, way)} | {_rounds(paced)} | {_rounds(full)} | {shown} |")
+        lines.append(f"| {_WAYS.get(way, way)} | {_rounds(paced)} | {_rounds(full)} |")
     about = f"`python -m benchmarks ray_modes`, two replicas, CPU of all of Ray's processes: {_about(result)}."
     return "\n".join([*lines, "", about])
 
