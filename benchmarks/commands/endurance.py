@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import contextlib
 import multiprocessing
+import os
 import re
 import signal
 import statistics
@@ -37,6 +38,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "src" / "turnwire" / "prompts" / "data"
 ENGINES = 3
 MATERIAL = 3000
+# A bound that a third of the turns reaches.
+MEMORY = 128 * 1024 * 1024
 TOKENS = 40
 
 
@@ -103,7 +106,8 @@ async def run(options: argparse.Namespace) -> Endurance:
         command += ["--engine", ",".join(f"vllm:http://127.0.0.1:{engine.port}" for engine in engines)]
         command += ["--tokenizer", str(DATA / "turnwire-tokenizer.json"), "--template", str(DATA / "turnwire.jinja")]
         command += ["--dialect", "qwen3_coder"]
-        gateway = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: ASYNC220 - nothing runs yet
+        environment = os.environ | {"TURNWIRE_MEMORY": str(MEMORY)}
+        gateway = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)  # noqa: ASYNC220 - nothing runs yet
         stack.callback(gateway.kill)
         assert gateway.stdout is not None
         port = int(re.search(r"127\.0\.0\.1:(\d+)", gateway.stdout.readline())[1])  # type: ignore[index]

@@ -57,11 +57,11 @@ class FrontDoor:
 def create_app(gateway: Gateway) -> ASGIApp:
     """The ASGI application; engines stop with it."""
     settings, limits = gateway.settings, gateway.limits.wire
-    responses = Responses(gateway.responses, limits, lambda: gateway.etag, gateway.hosted)
-    compact = Compact(gateway.responses, limits, lambda: gateway.etag, gateway.hosted)
+    responses = Responses(gateway.responses, limits, lambda: gateway.etag, gateway.hosted, decoded=gateway.decoded)
+    compact = Compact(gateway.responses, limits, lambda: gateway.etag, gateway.hosted, decoded=gateway.decoded)
     turns: dict[str, ASGIApp] = {
-        "/v1/messages": TurnEndpoint(gateway, Messages(gateway.store, limits, gateway.hosted)),
-        "/v1/chat/completions": TurnEndpoint(gateway, Chat(limits)),
+        "/v1/messages": TurnEndpoint(gateway, Messages(gateway.store, limits, gateway.hosted, gateway.decoded)),
+        "/v1/chat/completions": TurnEndpoint(gateway, Chat(limits, gateway.decoded)),
         "/v1/completions": TurnEndpoint(gateway, Completions(limits)),
         "/v1/responses": TurnEndpoint(gateway, responses, Background(gateway, responses)),
         "/v1/responses/compact": TurnEndpoint(gateway, compact),

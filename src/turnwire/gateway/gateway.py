@@ -41,6 +41,7 @@ from turnwire.gateway.turns.turn import Turn
 from turnwire.profiles import codex_entry
 from turnwire.prompts.recall.seals import Sealer
 from turnwire.protocols.codex_catalog import alias_entries, catalog_etag
+from turnwire.protocols.fields.decoded import DecodedParts
 from turnwire.protocols.models import ModelRow
 from turnwire.protocols.wire import Inbound, TurnFailure
 
@@ -71,13 +72,15 @@ class Gateway:
         )
         self.max_body = settings.max_body
         self.limits = request_limits(settings)
+        self.decoded = DecodedParts(settings.memory // 4)
         # What is recorded or captured must be here as a whole.
         keeps_bodies = self.recorder is not None or self.capturing is not None
         self.large_bodies = None if keeps_bodies else LargeBodies(self.limits)
         self.dispatch = settings.enable_streaming_tool_dispatch
         self.draining = False
         shared = (settings.store or "").partition(":")[0] in ("redis", "rediss", "unix")
-        self.store = open_store(settings.store, Retention(), Sealer(seal_keys(settings)) if shared else None)
+        retention = Retention(memory_bytes=settings.memory // 4)
+        self.store = open_store(settings.store, retention, Sealer(seal_keys(settings)) if shared else None)
         self.shared_limits = SharedLimits(settings.store) if shared and settings.store and settings.keys else None
         self.responses = ResponseStore(self.store)
         self.usage = UsageLedger(settings.usage)

@@ -141,6 +141,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     seal_key_file: Annotated[str | None, Meta(description="File with that key; made if it does not exist.")] = None
     store: Annotated[str | None, Meta(description="memory, sqlite:FILE or redis://HOST:PORT/0.")] = None
 
+    memory: Annotated[
+        int,
+        Meta(
+            ge=1 << 22,
+            le=1 << 40,
+            description="Bytes of turns, session prefixes, stored responses and decoded messages in memory.",
+        ),
+    ] = 512 * 1024 * 1024
+
     keys: Annotated[str | None, Meta(description="TOML file of API keys; nobody gets in without one.")] = None
     allow_anonymous: Annotated[bool, Meta(description="Listen beyond loopback although no key is set.")] = False
     allowed_hosts: Annotated[tuple[_Name, ...], Meta(description="Further names an open gateway answers to.")] = ()

@@ -27,9 +27,9 @@ class Chat:
     call_prefix = "call_"
     large_bodies = True
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, decoded: DecodedParts | None = None) -> None:
         self._limits = limits
-        self._decoded = DecodedParts()
+        self._decoded = decoded if decoded is not None else DecodedParts()
 
     async def decode(self, arrival: Arrival) -> Sequence[Inbound[Echo]]:
         inbound = await self._read(arrival)

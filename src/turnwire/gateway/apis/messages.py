@@ -33,11 +33,13 @@ class Messages:
     call_prefix = "toolu_"
     large_bodies = True
 
-    def __init__(self, store: Store, limits: Limits, hosted: Offering | None = None) -> None:
+    def __init__(
+        self, store: Store, limits: Limits, hosted: Offering | None = None, decoded: DecodedParts | None = None
+    ) -> None:
         self._store = store
         self._hosted = hosted
         self._limits = limits
-        self._decoded = DecodedParts()
+        self._decoded = decoded if decoded is not None else DecodedParts()
 
     async def decode(self, arrival: Arrival) -> Sequence[Inbound[Echo]]:
         offer = await self._hosted.offer(arrival.key) if self._hosted is not None else NOTHING

@@ -58,13 +58,14 @@ class Responses:
         hosted: Offering | None = None,
         *,
         now: Callable[[], float] = time.time,
+        decoded: DecodedParts | None = None,
     ) -> None:
         self.store = store
         self._hosted = hosted
         self._now = now
         self._limits = limits
         self._etag = etag
-        self._decoded = DecodedParts()
+        self._decoded = decoded if decoded is not None else DecodedParts()
         self._told_codex = False
 
     async def decode(self, arrival: Arrival) -> Sequence[Inbound[Echo]]:

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from turnwire.continuity import SessionTracker
 from turnwire.engines.embedded.downloads import Progress
 from turnwire.engines.interface import Engine, EngineError, EngineInfo
 from turnwire.engines.scripted.script import ScriptError
@@ -166,6 +167,7 @@ def _runtime(
         sampling=_sampling(model, profile),
         sealer=shared.sealer,
         store=shared.store,
+        tracker=SessionTracker(max_bytes=settings.memory // 4 // len(settings.served())),
         sessions=None if isinstance(shared.store, MemoryTurnStore) else shared.store,
         # Not every engine reads the model's own list of end tokens.
         stop_token_ids=tuple(special[end] for end in source.ends if end in special),
@@ -209,7 +211,7 @@ def _turn_store(settings: Settings, sealer: Sealer) -> RedisTurnStore | SQLiteTu
     kind, _, path = spec.partition(":")
     if kind in ("redis", "rediss", "unix"):
         return RedisTurnStore(spec, sealer)
-    return SQLiteTurnStore(f"{path}.turns") if kind == "sqlite" else MemoryTurnStore()
+    return SQLiteTurnStore(f"{path}.turns") if kind == "sqlite" else MemoryTurnStore(max_bytes=settings.memory // 4)
 
 
 def _clock() -> datetime:
