@@ -23,7 +23,8 @@ def main(arguments: list[str]) -> None:
     checkouts = {"this checkout": ROOT}
     checkouts |= {name: Path(folder) for name, _, folder in (also.partition("=") for also in options.also)}
     for name, folder in checkouts.items():
-        for law in (asyncio.run(leaking(folder)), asyncio.run(forged(folder)), returned(folder)):
+        for ask in (lambda place: asyncio.run(leaking(place)), lambda place: asyncio.run(forged(place)), returned):
+            law = ask(folder)
             print(f"{name}: {law.name}: {law.tried} tried, {law.broken} broken", flush=True)
             for place in law.places[: options.places]:
                 print(f"    {place}")
