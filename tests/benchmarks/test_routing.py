@@ -10,9 +10,9 @@ from benchmarks.commands import read_ahead
 from benchmarks.commands.routing import fan_out, simulated
 from benchmarks.measure.results import FOLDER
 from benchmarks.routing.agents import Agent
-from benchmarks.routing.page import figures, index_figures, picture
+from benchmarks.routing.page import figures, index_figures, picture, workers_figures
 from benchmarks.routing.policies import POLICIES
-from benchmarks.routing.result import IndexRun, Run
+from benchmarks.routing.result import IndexRun, Run, WorkersRun
 from benchmarks.routing.traces import TracedAgent, TracedTurn, copies, shipped, traced
 from tests.capture.made import turn
 
@@ -77,6 +77,12 @@ def test_the_page_and_the_picture_say_what_the_result_file_says() -> None:
 def test_the_page_says_what_the_index_costs() -> None:
     run = msgspec.json.decode((FOLDER / "routing_index.json").read_bytes(), type=IndexRun)
     assert index_figures(run) in (ROOT / "docs" / "routing.md").read_text("utf-8")
+
+
+def test_the_page_says_what_real_workers_did() -> None:
+    run = msgspec.json.decode((FOLDER / "routing_workers.json").read_bytes(), type=WorkersRun)
+    assert workers_figures(run) in (ROOT / "docs" / "routing.md").read_text("utf-8")
+    assert sum(row.wrong for row in run.beliefs if not row.phase.startswith("events lost")) == 0
 
 
 def test_the_page_says_what_reading_ahead_gave() -> None:
