@@ -18,8 +18,8 @@ help:
 	@echo "make coverage      make test, and which lines it reaches"
 	@echo "make test-browser  run the console in an installed Chromium"
 	@echo "make test-clients  run the real, pinned clients against the gateway"
-	@echo "make test-engines  run the real engines behind the gateway"
-	@echo "make test-sglang   the same with real SGLang, which takes a second large installation"
+	@echo "make test-engines  run the real engines behind the gateway: vLLM, SGLang, llama.cpp"
+	@echo "make test-sglang   only those on SGLang"
 	@echo "make test-ray      run replicas of the gateway on a local Ray"
 	@echo "make lint          ruff, mypy --strict, import contracts"
 	@echo "make docs          build the docs site into build/site; broken links are errors"
@@ -66,8 +66,8 @@ test-clients: $(VENV)/.dev
 	$(BIN)/pytest -n 2 -m clients tests/clients $(ARGS)
 
 test-engines: $(VENV)/.dev
-	$(BIN)/python tools/engines.py install vllm
-	$(BIN)/pytest -m "engines and not sglang" tests/engines_real $(ARGS)
+	$(BIN)/python tools/engines.py install vllm sglang
+	$(BIN)/pytest -m engines tests/engines_real $(ARGS)
 
 test-sglang: $(VENV)/.dev
 	$(BIN)/python tools/engines.py install sglang

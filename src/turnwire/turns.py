@@ -128,6 +128,12 @@ class Message(_Value, frozen=True, cache_hash=True):
         """The message's text blocks joined; what a person would read."""
         return "".join(block.text for block in self.blocks if isinstance(block, TextBlock))
 
+    @property
+    def images(self) -> tuple[ImageBlock, ...]:
+        """Its images in the order of the prompt, where results come first."""
+        results = (part for block in self.blocks if type(block) is ToolResultBlock for part in block.content)
+        return tuple(block for block in (*results, *self.blocks) if type(block) is ImageBlock)
+
 
 # ----------------------------------------------------------------------------------------------------- tools
 
@@ -305,6 +311,11 @@ class Conversation(_Value, frozen=True):
             for name in block.references
         }
         return tuple(tool for tool in self.tools if not tool.deferred or tool.name in loaded)
+
+    @property
+    def images(self) -> tuple[ImageBlock, ...]:
+        """Every image in the order of the prompt: what tools returned comes before what its message adds."""
+        return tuple(image for message in self.messages for image in message.images)
 
     @property
     def last_user_text(self) -> str:

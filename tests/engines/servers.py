@@ -288,10 +288,7 @@ class FakeSGLang(FakeServer):
         router.add_post("/detokenize", self.detokenize)
         router.add_get("/health", _always(dict))
         router.add_get("/v1/models", _always(lambda: {"data": [{"id": "toy", "max_model_len": self.window}]}))
-        router.add_get(
-            "/get_model_info",
-            _always(lambda: {"model_path": "toy", "tokenizer_path": self.tokenizer_path, "is_generation": True}),
-        )
+        router.add_get("/get_model_info", _always(self.model_info))
         router.add_get(
             "/server_info",
             _always(
@@ -306,6 +303,9 @@ class FakeSGLang(FakeServer):
                 }
             ),
         )
+
+    def model_info(self) -> dict[str, Any]:
+        return {"model_path": "toy", "tokenizer_path": self.tokenizer_path, "is_generation": True}
 
     async def abort(self, request: web.Request) -> web.Response:
         self.notices.append(await request.json())
@@ -428,17 +428,15 @@ class FakeLlamaCpp(FakeServer):
     def routes(self, router: web.UrlDispatcher) -> None:
         router.add_post("/completion", self.generate)
         router.add_get("/health", _always(lambda: {"status": "ok"}))
-        router.add_get(
-            "/props",
-            _always(
-                lambda: {
-                    "default_generation_settings": {"n_ctx": self.window},
-                    "model_alias": "toy",
-                    "build_info": "b1-abc",
-                    "total_slots": 4,
-                }
-            ),
-        )
+        router.add_get("/props", _always(self.props))
+
+    def props(self) -> dict[str, Any]:
+        return {
+            "default_generation_settings": {"n_ctx": self.window},
+            "model_alias": "toy",
+            "build_info": "b1-abc",
+            "total_slots": 4,
+        }
 
     def asked(self, body: dict[str, Any]) -> tuple[list[int], Sampling]:
         assert "stop" not in body, "stop strings are ours to find"

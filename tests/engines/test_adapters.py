@@ -191,7 +191,7 @@ async def test_a_constraint_the_engine_does_not_know_is_refused_not_dropped(kind
 
 async def test_vllm_is_discovered() -> None:
     async with opened("vllm") as (engine, _server, info):
-        assert info == EngineInfo(name="vllm", version="0.32.0", model="toy", window=1000)
+        assert info == EngineInfo(name="vllm", version="0.32.0", model="toy", window=1000, sees=False)
         assert engine.capabilities.cached_tokens
         assert engine.capabilities.priority
 
@@ -226,7 +226,7 @@ async def test_trtllm_and_llamacpp_are_discovered() -> None:
         assert (info.version, info.model, info.window) == ("1.2.0", "toy", None)
         assert any("max_seq_len" in warning for warning in info.warnings)
     async with opened("llamacpp") as (_engine, _server, info):
-        assert info == EngineInfo(name="llamacpp", version="b1-abc", model="toy", window=1000)
+        assert info == EngineInfo(name="llamacpp", version="b1-abc", model="toy", window=1000, sees=False)
 
 
 @pytest.mark.parametrize("engine", [VLLMEngine, lambda url, model: SGLangEngine(url, TOKENIZER, model=model)])

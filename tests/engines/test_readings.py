@@ -9,11 +9,11 @@ import pytest
 
 from turnwire.engines.http.completions import CompletionsReading
 from turnwire.engines.http.engine import Reading
+from turnwire.engines.http.spelled_completions import SpelledCompletions
 from turnwire.engines.http.spelling import Speller
 from turnwire.engines.interface import Completion
 from turnwire.engines.llamacpp import LlamaCppReading
 from turnwire.engines.sglang import SGLangReading
-from turnwire.engines.trtllm import TRTLLMReading
 from turnwire.engines.upstream.chat import ChatReading
 from turnwire.engines.upstream.responses import ResponsesReading
 
@@ -46,8 +46,8 @@ def told(reading: Reading, *events: Any) -> Reading:
         (CompletionsReading("E", 1), {"object": "error", "message": "bad", "code": 400}, "invalid_request"),
         (SGLangReading("E", 1, speller()), {"error": "boom"}, "internal"),
         (SGLangReading("E", 1, speller()), {"error": {"message": "x", "code": 400}}, "invalid_request"),
-        (TRTLLMReading("E", 1, speller()), {"choices": [{"finish_reason": "timeout"}]}, "timeout"),
-        (TRTLLMReading("E", 1, speller()), {"choices": [{"finish_reason": "cancelled"}]}, "disconnected"),
+        (SpelledCompletions("E", 1, speller()), {"choices": [{"finish_reason": "timeout"}]}, "timeout"),
+        (SpelledCompletions("E", 1, speller()), {"choices": [{"finish_reason": "cancelled"}]}, "disconnected"),
         (ChatReading("E", 1, "events"), {"choices": [{"finish_reason": "insane"}]}, "internal"),
         (ChatReading("E", 1, "events"), {"error": {"message": "x", "code": 429}}, "overloaded"),
         (ResponsesReading("E", 1), {"type": "error", "message": "slow", "code": "rate limit"}, "overloaded"),
@@ -115,7 +115,7 @@ def test_sglang_held_text_is_given_at_the_end() -> None:
 
 
 def test_trtllm_stop_token_that_was_asked_for_is_the_end_token() -> None:
-    reading = TRTLLMReading("E", 3, speller())
+    reading = SpelledCompletions("E", 3, speller())
     ids = [*TOKENIZER.encode("one "), EOS]
     choice = {"token_ids": ids, "finish_reason": "stop", "stop_reason": EOS}
     told(reading, {"choices": [choice], "usage": {"prompt_tokens": 3, "completion_tokens": 2}})

@@ -1,6 +1,6 @@
 """Real SGLang (its own server, scheduler and radix cache on a CPU, random weights, Qwen3's real tokenizer).
 
-`make test-sglang` runs these; the first run installs SGLang into the user's cache folder.
+`make test-engines` runs these; the first run installs SGLang into the user's cache folder.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def test_a_codex_entry_has_what_every_client_version_needs(known: Profile | None
 
 def test_codex_entries_differ_where_models_do() -> None:
     seeing = find_profile("Qwen3.5-4B")
-    blind = codex_entry(find_profile("gpt-oss-20b"), "b", images=True)
+    blind = codex_entry(find_profile("gpt-oss-20b"), "b")
     assert codex_entry(seeing, "a", images=True)["input_modalities"] == ["text", "image"]
     assert codex_entry(seeing, "a")["input_modalities"] == ["text"], "an engine that drops images"
     assert blind["input_modalities"] == ["text"]

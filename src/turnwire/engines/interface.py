@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 import msgspec
 
 from turnwire.engines.kv_source import KVSource
-from turnwire.turns import Conversation, Event, FinishReason, Sampling
+from turnwire.turns import Conversation, Event, FinishReason, ImageBlock, Sampling
 
 __all__ = [
     "Capabilities",
@@ -27,6 +27,7 @@ __all__ = [
     "GenerateRequest",
     "Generation",
     "Hints",
+    "ImageWriting",
     "Receiver",
     "Route",
     "RoutedReceiver",
@@ -79,7 +80,8 @@ def worker_number(name: str) -> int:
 class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One generation. `prompt_ids` is the whole prompt; `conversation` is for engines that yield structured events and
     for the scripted one, which picks its line by it. `resumed` says how many of the last prompt ids are this very
-    turn's output, begun on another worker."""
+    turn's output, begun on another worker. `images` are those of the conversation, in the order of their places in the
+    prompt, where the engine is to see them."""
 
     prompt_ids: Sequence[int]
     sampling: Sampling
@@ -88,6 +90,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     constraint: Constraint | None = None
     stop_token_ids: tuple[int, ...] = ()
     resumed: int = 0
+    images: tuple[ImageBlock, ...] = ()
 
 
 class TokenLogprob(msgspec.Struct, frozen=True, gc=False):
@@ -160,9 +163,18 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     images: bool = False
 
 
+class ImageWriting(msgspec.Struct, frozen=True, kw_only=True):
+    """How an engine that takes prompts takes the images of one. `mark` is the text that stands for an image (None: what
+    the model's own template writes); `resumes` says whether a turn with images can go on after it was stopped."""
+
+    mark: str | None = None
+    resumes: bool = True
+
+
 class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What was discovered at start. `window` is the context length in tokens; `embedding_models` are the ids of a model
     that answers `embed` beside the served one; `kv_events` is where it publishes what its cache holds, rank by rank;
+    `sees` says whether the model sees images, where its server tells that, and `images` how prompts carry them;
     `warnings` say what is missing and which flag sets it."""
 
     name: str
@@ -171,6 +183,8 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     window: int | None = None
     embedding_models: tuple[str, ...] = ()
     kv_events: tuple[KVSource, ...] = ()
+    sees: bool | None = None
+    images: ImageWriting | None = None
     warnings: tuple[str, ...] = ()
 
 

@@ -18,6 +18,7 @@ from turnwire.engines.http.engine import Call, HTTPEngine, Reading
 from turnwire.engines.http.spelling import SpellingTokenizer
 from turnwire.engines.http.stops import StopFinder
 from turnwire.engines.http.wishes import made, sampling_wishes
+from turnwire.engines.images import PromptTokenizer, as_text, retokenized
 from turnwire.engines.interface import (
     Capabilities,
     Completion,
@@ -25,21 +26,17 @@ from turnwire.engines.interface import (
     EngineError,
     EngineInfo,
     GenerateRequest,
+    ImageWriting,
     TokenBatch,
     TokenLogprob,
 )
-from turnwire.turns import FinishReason
+from turnwire.turns import FinishReason, Note
 
 __all__ = ["LlamaCppEngine", "LlamaCppReading", "LlamaCppTokenizer"]
 
 
-class LlamaCppTokenizer(SpellingTokenizer, Protocol):
+class LlamaCppTokenizer(SpellingTokenizer, PromptTokenizer, Protocol):
     """The part of a tokenizer that this adapter needs."""
-
-    def encode(self, text: str) -> list[int]: ...
-
-    @property
-    def special_tokens(self) -> dict[str, int]: ...
 
 
 class _Rival(msgspec.Struct, gc=False):
@@ -62,6 +59,7 @@ class _Chunk(msgspec.Struct, gc=False):
     stop: bool = False
     stop_type: str = ""
     tokens_predicted: int = 0
+    tokens_evaluated: int = 0
     prompt_progress: _Progress | None = None
     timings: _Timings | None = None
     completion_probabilities: list[_Rival] = []
@@ -78,6 +76,7 @@ class LlamaCppReading(Reading):
 
     def __init__(self, request: GenerateRequest, tokenizer: LlamaCppTokenizer, specials: frozenset[int]) -> None:
         self._prompt = len(request.prompt_ids)
+        self._images = bool(request.images)
         self._tokenizer = tokenizer
         self._detokenizer = tokenizer.detokenizer()
         self._finder = StopFinder(request.sampling.stop)
@@ -153,6 +152,8 @@ class LlamaCppReading(Reading):
         if chunk.timings is not None and chunk.timings.cache_n is not None:
             self._cached = chunk.timings.cache_n
         self._predicted = chunk.tokens_predicted or self._predicted
+        if self._images:
+            self._prompt = chunk.tokens_evaluated or self._prompt
         if self._finder.found is not None:
             self.end = self._completion("stop_sequence")
         else:
@@ -175,7 +176,17 @@ class _Settings(msgspec.Struct):
     n_ctx: int | None = None
 
 
+class _Modalities(msgspec.Struct):
+    vision: bool = False
+
+
+class _Tokens(msgspec.Struct):
+    tokens: list[int]
+
+
 class _Props(msgspec.Struct):
+    modalities: _Modalities = msgspec.field(default_factory=_Modalities)
+    media_marker: str = "<__media__>"
     default_generation_settings: _Settings = msgspec.field(default_factory=_Settings)
     model_alias: str | None = None
     model_path: str | None = None
@@ -183,7 +194,7 @@ class _Props(msgspec.Struct):
 
 
 class LlamaCppEngine(HTTPEngine):
-    """A `llama-server`."""
+    """A `llama-server`. A prompt with images goes as text, with a mark for each; the others go as ids."""
 
     name = "llama.cpp"
     capabilities = Capabilities(yields="tokens", guided=frozenset({"json_schema", "gbnf"}), cached_tokens=True)
@@ -199,18 +210,38 @@ class LlamaCppEngine(HTTPEngine):
         super().__init__(base_url, model=model, api_key=api_key)
         self._tokenizer = tokenizer
         self._specials = frozenset(tokenizer.special_tokens.values())
+        self._media_mark = ""
+        # What it puts before every text by itself.
+        self._added: list[int] = []
 
     async def _discover(self) -> EngineInfo:
         props = await self._ask("/props", _Props)
         self._window = props.default_generation_settings.n_ctx
         self._model = self._model or props.model_alias or props.model_path
-        return EngineInfo(name="llamacpp", version=props.build_info, model=self._model, window=self._window)
+        sees = props.modalities.vision
+        if sees:
+            self._media_mark = props.media_marker
+            empty = {"content": "", "add_special": True}
+            self._added = (await self._maybe("/tokenize", _Tokens, empty) or _Tokens([])).tokens
+        self.capabilities = msgspec.structs.replace(self.capabilities, images=sees)
+        return EngineInfo(
+            name="llamacpp",
+            version=props.build_info,
+            model=self._model,
+            window=self._window,
+            sees=sees,
+            images=ImageWriting(mark=self._media_mark) if sees else None,
+        )
 
     def _call(self, request: GenerateRequest) -> Call:
         sampling = request.sampling
         room = self._room(request)
+        prompt: object = list(request.prompt_ids)
+        notes: tuple[Note, ...] = ()
+        if request.images:
+            prompt, notes = self._illustrated(request)
         body: dict[str, object] = {
-            "prompt": list(request.prompt_ids),
+            "prompt": prompt,
             "n_predict": -1 if room is None else room,
             "stream": True,
             "return_tokens": True,
@@ -227,7 +258,24 @@ class LlamaCppEngine(HTTPEngine):
         body |= made(wishes)
         if request.constraint is not None:
             body.update(_guidance(request.constraint))
-        return Call("/completion", body)
+        return Call("/completion", body, notes)
+
+    def _illustrated(self, request: GenerateRequest) -> tuple[dict[str, object], tuple[Note, ...]]:
+        """A prompt with its images, and a note where its tokens will not be those it was written with."""
+        ids, added = list(request.prompt_ids), len(self._added)
+        begins = ids[:added] == self._added
+        text, exact = as_text(self._tokenizer, ids[added:] if begins else ids)
+        if text.count(self._media_mark) != len(request.images):
+            raise EngineError(
+                "invalid_request", f"the text {self._media_mark!r} stands for an image here; leave it out of messages"
+            )
+        if any(image.url for image in request.images):
+            raise EngineError("invalid_request", "llama.cpp fetches no images here; send the image itself as base64")
+        illustrated: dict[str, object] = {
+            "prompt_string": text,
+            "multimodal_data": [image.data for image in request.images],
+        }
+        return illustrated, () if exact and begins else (retokenized(),)
 
     def _reading(self, request: GenerateRequest) -> LlamaCppReading:
         return LlamaCppReading(request, self._tokenizer, self._specials)

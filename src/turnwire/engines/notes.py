@@ -12,6 +12,8 @@ __all__ = ["NOTES"]
 NOTES: Final[dict[str, str]] = {
     "capture.other_prompt": "a capture answered with the turn at the same place; the prompt is not the captured one",
     "constraint.unguided": "the engine cannot be made to keep to the demanded form",
+    "engine.images_as_text": "an engine that was given images tokenized the prompt itself, and otherwise than before",
+    "engine.images_by_chat": "a turn with images went by the engine's chat route, which writes the prompt by itself",
     "engine.loop": "the model repeated itself without end and was stopped",
     "upstream.arguments": "the arguments of a call are not an object; they were sent on as one text",
     "upstream.block": "a block has no form in the server's API and was not passed on",

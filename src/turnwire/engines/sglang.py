@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -19,8 +19,9 @@ from turnwire.engines.http.completions import failed_with
 from turnwire.engines.http.engine import Call
 from turnwire.engines.http.served import Models
 from turnwire.engines.http.spelled import SpelledReading, SpellingEngine
-from turnwire.engines.http.spelling import Speller
+from turnwire.engines.http.spelling import Speller, SpellingTokenizer
 from turnwire.engines.http.wishes import made, sampling_wishes
+from turnwire.engines.images import PromptTokenizer, as_text, image_url, retokenized
 from turnwire.engines.interface import (
     Capabilities,
     Completion,
@@ -28,12 +29,13 @@ from turnwire.engines.interface import (
     EngineError,
     EngineInfo,
     GenerateRequest,
+    ImageWriting,
     TokenBatch,
     TokenLogprob,
 )
 from turnwire.engines.kv_source import KVSource, kv_source
 from turnwire.engines.vocabulary import check_ids, differences, id_count, sample
-from turnwire.turns import FinishReason
+from turnwire.turns import FinishReason, Note
 
 __all__ = ["SGLangEngine", "SGLangReading"]
 
@@ -150,6 +152,10 @@ class _ServerInfo(msgspec.Struct):
     kv_events_config: str | None = None
 
 
+class _ModelInfo(msgspec.Struct):
+    has_image_understanding: bool | None = None
+
+
 class _Texts(msgspec.Struct):
     text: list[str]
 
@@ -160,8 +166,12 @@ _NO_ANSWER = 2
 """How many it never fills at all."""
 
 
+class SGLangTokenizer(SpellingTokenizer, PromptTokenizer, Protocol):
+    """The part of a tokenizer that this adapter needs."""
+
+
 class SGLangEngine(SpellingEngine):
-    """An SGLang server."""
+    """An SGLang server. Images go beside the ids; its processor puts their tokens where the template's mark is."""
 
     name = "SGLang"
     capabilities = Capabilities(
@@ -172,6 +182,12 @@ class SGLangEngine(SpellingEngine):
     )
     _low_first = False
     _id_count = 0
+
+    def __init__(
+        self, base_url: str, tokenizer: SGLangTokenizer, *, model: str | None = None, api_key: str | None = None
+    ) -> None:
+        super().__init__(base_url, tokenizer, model=model, api_key=api_key)
+        self._prompt_tokenizer = tokenizer
 
     async def _discover(self) -> EngineInfo:
         models = (await self._ask("/v1/models", Models)).data
@@ -201,13 +217,19 @@ class SGLangEngine(SpellingEngine):
             )
         warnings += await self._compare()
         self._low_first = info.schedule_low_priority_values_first
-        self.capabilities = msgspec.structs.replace(self.capabilities, priority=info.enable_priority_scheduling)
+        told = await self._maybe("/get_model_info", _ModelInfo) or _ModelInfo()
+        sees = told.has_image_understanding
+        self.capabilities = msgspec.structs.replace(
+            self.capabilities, priority=info.enable_priority_scheduling, images=bool(sees)
+        )
         return EngineInfo(
             name="sglang",
             version=info.version,
             model=known.id,
             window=self._window,
             kv_events=self._kv_events(info.kv_events_config),
+            sees=sees,
+            images=ImageWriting() if sees else None,
             warnings=tuple(warnings),
         )
 
@@ -294,7 +316,13 @@ class SGLangEngine(SpellingEngine):
             body["extra_key"] = hints.cache_salt
         if self.capabilities.priority:
             body["priority"] = -hints.priority if self._low_first else hints.priority
-        return Call("/generate", body)
+        notes: tuple[Note, ...] = ()
+        if request.images:
+            # Most of its processors read the prompt's text and tokenize it anew.
+            exact = as_text(self._prompt_tokenizer, prompt)[1]
+            body["image_data"] = [image_url(image) for image in request.images]
+            notes = () if exact else (retokenized(),)
+        return Call("/generate", body, notes)
 
     def _reading(self, request: GenerateRequest) -> SGLangReading:
         return SGLangReading(self.name, len(request.prompt_ids), self._speller(request))

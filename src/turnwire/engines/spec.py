@@ -34,6 +34,7 @@ EngineKind: TypeAlias = Literal[
     "llamacpp",
     "openai",
     "openai-raw",
+    "completions",
     "ollama",
     "lmstudio",
     "nim",
@@ -164,7 +165,7 @@ def create_engine(
     if spec.kind == "vllm":
         from turnwire.engines.vllm import VLLMEngine
 
-        return VLLMEngine(spec.target, model=model, api_key=api_key)
+        return VLLMEngine(spec.target, tokenizer=tokenizer, model=model, api_key=api_key, switches=switches)
     if spec.kind == "turnwire" or (spec.kind == "openai" and spec.target.endswith("/responses")):
         from turnwire.engines.upstream.responses import ResponsesEngine
 
@@ -186,6 +187,17 @@ def create_engine(
         )
     if tokenizer is None:
         raise SpecError(f"the {spec.kind} engine needs the model's tokenizer: give --tokenizer FILE")
+    if spec.kind == "completions" and spec.server == "ollama":
+        from turnwire.engines.ollama import OllamaEngine
+
+        return OllamaEngine(spec.target, tokenizer, model=model, api_key=api_key, window=window)
+    if spec.kind == "completions":
+        from turnwire.engines.text import TextEngine
+
+        server = spec.server or "openai"
+        return TextEngine(
+            spec.target, tokenizer, model=model, api_key=api_key, server=server, window=window, switches=switches
+        )
     if spec.kind == "scripted":
         from turnwire.engines.scripted.engine import ScriptedEngine
 

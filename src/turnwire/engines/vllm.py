@@ -8,22 +8,38 @@ says which flag turns on what it lacks.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
 from turnwire.engines.http.completions import Chunk, CompletionsReading
-from turnwire.engines.http.engine import Call, HTTPEngine
+from turnwire.engines.http.engine import Call, HTTPEngine, Reading
 from turnwire.engines.http.served import Models
+from turnwire.engines.http.spelled_completions import SpelledCompletions
+from turnwire.engines.http.spelling import Speller, SpellingTokenizer
 from turnwire.engines.http.wishes import made, sampling_wishes
-from turnwire.engines.interface import Capabilities, Constraint, EngineError, EngineInfo, GenerateRequest
+from turnwire.engines.images import sample_image
+from turnwire.engines.interface import (
+    Capabilities,
+    Constraint,
+    EngineError,
+    EngineInfo,
+    GenerateRequest,
+    ImageWriting,
+)
 from turnwire.engines.kv_source import KVSource, kv_source
+from turnwire.engines.upstream.chat_body import chat_body
+from turnwire.engines.upstream.thinking import Switches
+from turnwire.turns import Note
 
 __all__ = ["VLLMEngine"]
 
 _MIN_VERSION = (0, 10, 2)
 _NATIVE = "/inference/v1/generate"
+_CHAT = "/v1/chat/completions"
+_BY_CHAT = "With images vLLM writes the prompt by its chat route: earlier turns are not replayed token for token."
 
 
 class _Version(msgspec.Struct):
@@ -31,13 +47,24 @@ class _Version(msgspec.Struct):
 
 
 class VLLMEngine(HTTPEngine):
-    """A vLLM server."""
+    """A vLLM server. It takes images by its chat route only, which gives the sampled ids all the same: `tokenizer`
+    spells them, and `switches` says what the model's template calls thinking. Without it no images are sent."""
 
     name = "vLLM"
     capabilities = Capabilities(yields="tokens")
 
-    def __init__(self, base_url: str, *, model: str | None = None, api_key: str | None = None) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        tokenizer: SpellingTokenizer | None = None,
+        model: str | None = None,
+        api_key: str | None = None,
+        switches: Callable[[str], Switches | None] | None = None,
+    ) -> None:
         super().__init__(base_url, model=model, api_key=api_key)
+        self._tokenizer = tokenizer
+        self._switches_of = switches
         self._structured = True
         self._native = False
 
@@ -72,6 +99,7 @@ class VLLMEngine(HTTPEngine):
         if not priority:
             warnings.append("priorities are ignored: start vLLM with --scheduling-policy priority")
         cached = caching is not False and await self._probe_cached(block)
+        sees = await self._probe_images()
         if not cached:
             warnings.append("cached tokens are not reported: start vLLM with --enable-prompt-tokens-details")
         self.capabilities = Capabilities(
@@ -80,6 +108,7 @@ class VLLMEngine(HTTPEngine):
             priority=priority,
             cache_salt=True,
             cached_tokens=cached,
+            images=sees and self._tokenizer is not None,
         )
         return EngineInfo(
             name="vllm",
@@ -87,6 +116,8 @@ class VLLMEngine(HTTPEngine):
             model=self._model,
             window=self._window,
             kv_events=await self._kv_events(),
+            sees=sees,
+            images=ImageWriting(mark="[image]", resumes=False) if self.capabilities.images else None,
             warnings=tuple(warnings),
         )
 
@@ -137,6 +168,25 @@ class VLLMEngine(HTTPEngine):
                 return True
         return False
 
+    async def _probe_images(self) -> bool:
+        """Whether the model sees: vLLM tells it nowhere, but refuses an image that its model cannot take."""
+        parts = [{"type": "image_url", "image_url": {"url": sample_image()}}, {"type": "text", "text": "?"}]
+        try:
+            await self._ask_bytes(
+                _CHAT,
+                {
+                    "model": self._model,
+                    "messages": [{"role": "user", "content": parts}],
+                    "max_tokens": 1,
+                    "temperature": 0,
+                },
+            )
+        except EngineError as error:
+            if error.kind == "unreachable":
+                raise
+            return False
+        return True
+
     def _probe(self, prompt: list[int], **options: object) -> dict[str, object]:
         return {"model": self._model, "prompt": prompt, "max_tokens": 1, "temperature": 0, **options}
 
@@ -152,8 +202,6 @@ class VLLMEngine(HTTPEngine):
                 "stop_token_ids": list(request.stop_token_ids) or None,
             }
         )
-        # None, not left out: the default is 16.
-        options.setdefault("max_tokens", None)
         options |= {"skip_special_tokens": False, "spaces_between_special_tokens": False}
         if request.constraint is not None:
             options |= self._guidance(request.constraint)
@@ -167,11 +215,32 @@ class VLLMEngine(HTTPEngine):
         if hints.priority and self.capabilities.priority:
             # vLLM serves lower numbers earlier.
             body["priority"] = -hints.priority
+        if request.images:
+            return self._by_chat(request, body | options)
+        # None, not left out: the default is 16.
+        options.setdefault("max_tokens", None)
         prompt = list(request.prompt_ids)
         if self._native and sampling.logprobs is None:
             return Call(_NATIVE, body | {"token_ids": prompt, "sampling_params": options, "output_mode": "text"})
         completions = {"prompt": prompt, "return_token_ids": True, "add_special_tokens": False}
         return Call("/v1/completions", body | completions | options)
+
+    def _by_chat(self, request: GenerateRequest, options: dict[str, object]) -> Call:
+        """A turn with images: the conversation in Chat Completions' words. Calls are not asked for, so that vLLM, with
+        or without parsers of its own, shows the tools to the model and leaves its answer alone."""
+        if request.resumed:
+            raise EngineError("disconnected", "vLLM's chat route cannot go on with a turn that was begun elsewhere")
+        switches = self._switches_of(self._model or "") if self._switches_of is not None else None
+        body, notes = chat_body(request, self._model, "reasoning", "vllm", switches)
+        for name in ("response_format", "parallel_tool_calls", "logprobs", "top_logprobs"):
+            body.pop(name, None)
+        options.pop("logprobs", None)
+        body |= options | {"return_token_ids": True}
+        if "tools" in body:
+            body["tool_choice"] = "none"
+        if request.conversation.messages and request.conversation.messages[-1].role == "assistant":
+            body |= {"continue_final_message": True, "add_generation_prompt": False}
+        return Call(_CHAT, body, (Note("engine.images_by_chat", _BY_CHAT), *notes))
 
     def _guidance(self, constraint: Constraint) -> dict[str, object]:
         kinds = {
@@ -184,7 +253,10 @@ class VLLMEngine(HTTPEngine):
             return {"structured_outputs": wanted}
         return {f"guided_{name}": value for name, value in wanted.items()}
 
-    def _reading(self, request: GenerateRequest) -> CompletionsReading:
+    def _reading(self, request: GenerateRequest) -> Reading:
+        if request.images and self._tokenizer is not None:
+            speller = Speller(self._tokenizer, request.sampling.stop)
+            return SpelledCompletions(self.name, len(request.prompt_ids), speller)
         return CompletionsReading(self.name, len(request.prompt_ids))
 
 

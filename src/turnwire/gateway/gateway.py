@@ -105,7 +105,7 @@ class Gateway:
                 aliases=runtime.aliases,
                 roles=runtime.roles,
                 hosted=tuple(self.settings.tools),
-                input_modalities=("text", "image") if _sees(runtime) else ("text",),
+                input_modalities=("text", "image") if runtime.sees else ("text",),
                 reasoning=runtime.profile is not None and runtime.profile.thinking.default != "never",
             )
             for runtime in self.runtimes
@@ -189,11 +189,6 @@ class Gateway:
 
 def _catalog_entries(runtime: ModelRuntime) -> list[dict[str, Any]]:
     entry = codex_entry(
-        runtime.profile, runtime.id, window=runtime.window, title=runtime.display_name, images=_sees(runtime)
+        runtime.profile, runtime.id, window=runtime.window, title=runtime.display_name, images=runtime.sees
     )
     return alias_entries(entry, runtime.aliases)
-
-
-def _sees(runtime: ModelRuntime) -> bool:
-    """Whether an image reaches the model: it must know images, and its engine must take them."""
-    return runtime.engine.capabilities.images and runtime.profile is not None and runtime.profile.images

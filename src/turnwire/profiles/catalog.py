@@ -41,7 +41,7 @@ def codex_entry(
     images: bool = False,
 ) -> dict[str, Any]:
     """The entry for a model served as `slug`. `window` is what the engine really has, where it reports one, and
-    `images` whether it takes them; a model without a profile gets an entry that claims nothing it may not have."""
+    `images` whether it sees them; a model without a profile gets an entry that claims nothing it may not have."""
     efforts = profile.efforts if profile is not None else ()
     known = window or (profile.window if profile is not None else None)
     thinks = bool(efforts) or (profile is not None and profile.thinking.default != "never")
@@ -75,7 +75,7 @@ def codex_entry(
         "auto_compact_token_limit": None,
         "effective_context_window_percent": 95,
         "experimental_supported_tools": [],
-        "input_modalities": ["text", "image"] if images and profile is not None and profile.images else ["text"],
+        "input_modalities": ["text", "image"] if images else ["text"],
         "supports_search_tool": False,
         "use_responses_lite": False,
         "tool_mode": None,

@@ -45,7 +45,8 @@ class PromptBuilder:
     """Builds prompts for one model: its template and tokenizer, what probing showed of the template, the operator's
     replay policy and stability options, and the tokens that may end a turn (by default those the template names).
     `content_control` says what becomes of content that spells a control token: it stays `text`, the conversation is
-    `refuse`d, or the token is let through (`allow`). Several threads may use one. A template that does not show what
+    `refuse`d, or the token is let through (`allow`). `image` is the text that stands for an image where the engine gets
+    it beside the prompt. Several threads may use one. A template that does not show what
     the user says raises TemplateFailure."""
 
     def __init__(
@@ -59,10 +60,13 @@ class PromptBuilder:
         memory: TokenizedTextCache | None = None,
         end_tokens: Sequence[str] | None = None,
         content_control: Literal["text", "refuse", "allow"] = "text",
+        image: str | None = None,
     ) -> None:
         self.template = template
         self.tokenizer = tokenizer
         self.traits = traits if traits is not None else probe(template)
+        if image is not None:
+            self.traits = msgspec.structs.replace(self.traits, image=image)
         if self.traits.blank:
             raise TemplateFailure("blank", "the chat template does not show what the user says")
         self.policy = policy or ReplayPolicy()

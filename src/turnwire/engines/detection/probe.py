@@ -27,12 +27,13 @@ _LARGEST = 8 * 1024 * 1024
 
 class ServerModel(msgspec.Struct, frozen=True, kw_only=True):
     """One model of a server. `sources` are places its tokenizer and template may be read from, likeliest first: paths
-    of the server's machine and hub ids."""
+    of the server's machine and hub ids. `sees` says whether it takes images, where the server tells that."""
 
     id: str
     window: int | None = None
     sources: tuple[str, ...] = ()
     chats: bool = True
+    sees: bool | None = None
 
 
 class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,6 +136,14 @@ def _texts(*values: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value for value in values if isinstance(value, str) and value))
 
 
+def _seen(row: Mapping[str, Any]) -> bool | None:
+    """Whether a model takes images, by what its row says: OpenRouter and llama-server name its architecture's inputs,
+    Turnwire its own."""
+    told = row.get("architecture")
+    inputs = (told if isinstance(told, dict) else row).get("input_modalities")
+    return "image" in inputs if isinstance(inputs, list) else None
+
+
 async def _plain(probe: _Probe, kind: ServerKind, answers: Mapping[str, Answer]) -> ServerFacts:
     """Servers that say all they say in `/v1/models`."""
     models = tuple(
@@ -142,6 +151,7 @@ async def _plain(probe: _Probe, kind: ServerKind, answers: Mapping[str, Answer])
             id=row["id"],
             window=_number(row, "max_model_len", "context_length", "context_window", "max_input_tokens"),
             sources=_texts(row.get("root"), row["id"]),
+            sees=_seen(row),
         )
         for row in rows(answers["/v1/models"])
     )
@@ -162,7 +172,13 @@ async def _llamacpp(probe: _Probe, kind: ServerKind, answers: Mapping[str, Answe
     path, alias = props.get("model_path"), props.get("model_alias")
     listed = [row["id"] for row in rows(answers["/v1/models"])]
     name = alias or (listed[0] if listed else path)
-    model = ServerModel(id=str(name or "model"), window=window, sources=_texts(path, alias, *listed))
+    modalities = props.get("modalities")
+    model = ServerModel(
+        id=str(name or "model"),
+        window=window,
+        sources=_texts(path, alias, *listed),
+        sees=bool(modalities.get("vision")) if isinstance(modalities, dict) else None,
+    )
     template = props.get("chat_template")
     return ServerFacts(
         kind=kind, base=probe.base, models=(model,), template=template if isinstance(template, str) else None
@@ -182,15 +198,11 @@ async def _ollama(probe: _Probe, kind: ServerKind, answers: Mapping[str, Answer]
             continue
         can = row.get("capabilities")
         chats = "completion" in can if isinstance(can, list) else "embed" not in row["name"]
-        models.append(ServerModel(id=row["name"], window=loaded.get(row["name"]), chats=chats))
+        sees = "vision" in can if isinstance(can, list) else None
+        models.append(ServerModel(id=row["name"], window=loaded.get(row["name"]), chats=chats, sees=sees))
     able = [model for model in models if model.chats]
     wanted = probe.model or (able[0].id if len(able) == 1 else None)
-    models = [
-        msgspec.structs.replace(model, window=model.window or await _ollama_window(probe, model.id))
-        if model.id == wanted
-        else model
-        for model in models
-    ]
+    models = [await _ollama_shown(probe, model) if model.id == wanted else model for model in models]
     return ServerFacts(
         kind=kind,
         base=probe.base,
@@ -199,11 +211,22 @@ async def _ollama(probe: _Probe, kind: ServerKind, answers: Mapping[str, Answer]
     )
 
 
-async def _ollama_window(probe: _Probe, model: str) -> int | None:
-    """The window that the model's own parameters set. What the architecture could hold is not what Ollama loads."""
-    shown = await probe.post("/api/show", {"model": model})
-    found = re.search(r"^num_ctx\s+(\d+)", str(shown.fields.get("parameters") or ""), re.MULTILINE)
-    return int(found.group(1)) if found else None
+async def _ollama_shown(probe: _Probe, model: ServerModel) -> ServerModel:
+    """The model with what `/api/show` tells. Its window is the one that its parameters set: what the architecture could
+    hold is not what Ollama loads. Its file is the one that its Modelfile begins from; where that is on another machine,
+    a name at the hub or the repository that the file says it was made of has the same tokenizer."""
+    shown = (await probe.post("/api/show", {"model": model.id})).fields
+    window = re.search(r"^num_ctx\s+(\d+)", str(shown.get("parameters") or ""), re.MULTILINE)
+    file = re.search(r"^FROM\s+(/\S+|[A-Za-z]:\\\S+)", str(shown.get("modelfile") or ""), re.MULTILINE)
+    facts = shown.get("model_info")
+    origin = facts.get("general.base_model.0.repo_url") if isinstance(facts, dict) else None
+    hub = re.match(r"(?:hf\.co|huggingface\.co)/([^/:]+/[^/:]+)", model.id)
+    base = re.fullmatch(r"https://huggingface\.co/([^/]+/[^/]+?)/?", str(origin or ""))
+    return msgspec.structs.replace(
+        model,
+        window=model.window or (int(window.group(1)) if window else None),
+        sources=tuple(found.group(1) for found in (file, hub, base) if found),
+    )
 
 
 async def _lmstudio_facts(probe: _Probe, kind: ServerKind, answers: Mapping[str, Answer]) -> ServerFacts:
@@ -214,6 +237,7 @@ async def _lmstudio_facts(probe: _Probe, kind: ServerKind, answers: Mapping[str,
             id=row["id"],
             window=_number(row, "loaded_context_length", "max_context_length"),
             chats=row.get("type") in ("llm", "vlm", None),
+            sees=row["type"] == "vlm" if isinstance(row.get("type"), str) else None,
         )
         for row in ready
     )

@@ -20,6 +20,8 @@ import msgspec
 from turnwire.engines.bridge import refuse
 from turnwire.engines.failures import refusal
 from turnwire.engines.http.connections import Address, Connections
+from turnwire.engines.http.lines import LineReader
+from turnwire.engines.http.sse import EventReader
 from turnwire.engines.http.stream import Reading, Stream
 from turnwire.engines.interface import (
     Capabilities,
@@ -38,6 +40,8 @@ _T = TypeVar("_T")
 _CONNECT_SECONDS = 10.0
 _PROBE_SECONDS = 30.0
 _HEALTH_SECONDS = 5.0
+_IMAGE_TOKENS = 2048
+"""What is left free for each image."""
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -54,6 +58,7 @@ class HTTPEngine(ABC):
     name: str
     capabilities: Capabilities
     reuses_connections = True
+    reader: type[EventReader] | type[LineReader] = EventReader
 
     def __init__(self, base_url: str, *, model: str | None = None, api_key: str | None = None) -> None:
         self._base = base_url
@@ -115,6 +120,7 @@ class HTTPEngine(ABC):
                 receiver,
                 notes=call.notes,
                 left=partial(self._leave, self._abort_call(call)),
+                events=self.reader(),
             )
         except EngineError as error:
             return refuse(error, receiver)
@@ -160,6 +166,8 @@ class HTTPEngine(ABC):
         if self._window is None:
             return wanted
         left = self._window - len(request.prompt_ids) - reserve
+        # Nobody here knows how many tokens an image is; engines that are asked for more than is left refuse the turn.
+        left -= min(_IMAGE_TOKENS * len(request.images), left // 2)
         if left < 1:
             raise EngineError(
                 "context_overflow",

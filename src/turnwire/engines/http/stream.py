@@ -19,6 +19,7 @@ import msgspec
 from turnwire.engines.failures import refusal
 from turnwire.engines.http.answer import Answer, MalformedAnswer
 from turnwire.engines.http.connections import Connection, Connections
+from turnwire.engines.http.lines import LineReader
 from turnwire.engines.http.sse import EventReader
 from turnwire.engines.interface import Completion, EngineError, EventBatch, Receiver, TokenBatch
 from turnwire.turns import Note
@@ -62,6 +63,7 @@ class Stream:
         *,
         notes: tuple[Note, ...] = (),
         left: Callable[[], None] | None = None,
+        events: EventReader | LineReader | None = None,
     ) -> None:
         self._engine = engine
         self._connections = connections
@@ -72,7 +74,7 @@ class Stream:
         self._notes = notes
         self._left = left
         self._answer = Answer()
-        self._events = EventReader()
+        self._events = events if events is not None else EventReader()
         self._connection: Connection | None = None
         self._dialling: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None

@@ -85,6 +85,8 @@ class Worker:
         capabilities = self.engine.capabilities
         if request.constraint is not None and _kind(request.constraint) not in capabilities.guided:
             return "guided decoding of this kind"
+        if request.images and not capabilities.images:
+            return "images"
         if request.hints.cache_salt and not capabilities.cache_salt:
             return "separate caches for tenants"
         window = self.info.window if self.info is not None else None

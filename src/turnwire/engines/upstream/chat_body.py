@@ -13,6 +13,7 @@ import msgspec
 
 from turnwire.conventions import raw_input
 from turnwire.engines.http.wishes import made, sampling_wishes
+from turnwire.engines.images import image_url
 from turnwire.engines.interface import GenerateRequest
 from turnwire.engines.upstream.details import carried
 from turnwire.engines.upstream.thinking import Switches, thinking_fields
@@ -31,7 +32,7 @@ from turnwire.turns import (
     ToolResultBlock,
 )
 
-__all__ = ["chat_body", "image_url", "limits", "schema_of", "tool_arguments"]
+__all__ = ["chat_body", "limits", "schema_of", "tool_arguments"]
 
 
 def chat_body(
@@ -101,11 +102,6 @@ def tool_arguments(call: ToolCallBlock) -> str:
 def schema_of(tool: Tool) -> dict[str, Any]:
     """The schema of a tool's arguments; one without any takes an object."""
     return tool.schema or {"type": "object", "properties": {}}
-
-
-def image_url(image: ImageBlock) -> str:
-    """An image as a URL, inline ones as data."""
-    return image.url or f"data:{image.media_type or 'image/png'};base64,{image.data}"
 
 
 def _tool(tool: Tool) -> dict[str, object]:

@@ -13,9 +13,10 @@ import msgspec
 
 from turnwire.engines.http.completions import failed_with
 from turnwire.engines.http.engine import Call, Reading
+from turnwire.engines.images import image_url
 from turnwire.engines.interface import Completion, GenerateRequest
 from turnwire.engines.upstream.chat import OpenAIEngine
-from turnwire.engines.upstream.chat_body import image_url, schema_of, tool_arguments
+from turnwire.engines.upstream.chat_body import schema_of, tool_arguments
 from turnwire.engines.upstream.events import BlockReading
 from turnwire.engines.upstream.thinking import thinking_fields
 from turnwire.turns import (

@@ -15,7 +15,7 @@ from turnwire.gateway.door.image_urls import forbidden_reference
 from turnwire.gateway.settings import Settings
 from turnwire.protocols.fields.body import invalid
 from turnwire.protocols.limits import Limits
-from turnwire.turns import Conversation, ImageBlock, ToolResultBlock
+from turnwire.turns import Conversation
 
 __all__ = ["RequestLimits", "request_limits"]
 
@@ -62,7 +62,7 @@ class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
                     raise invalid(path, f"a pattern of over {self.pattern_chars} characters (max_pattern)")
 
     def _check_images(self, conversation: Conversation, fetches: bool) -> None:
-        for count, image in enumerate(_images(conversation), 1):
+        for count, image in enumerate(conversation.images, 1):
             if count > self.images:
                 raise invalid("messages", f"more than {self.images} images (max_images)")
             # Base64 has four characters for three bytes.
@@ -72,15 +72,6 @@ class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
                 problem = forbidden_reference(image.url, allowed=self.urls)
                 if problem is not None:
                     raise invalid("messages", problem)
-
-
-def _images(conversation: Conversation) -> Iterator[ImageBlock]:
-    for message in conversation.messages:
-        for block in message.blocks:
-            if type(block) is ImageBlock:
-                yield block
-            elif type(block) is ToolResultBlock:
-                yield from (part for part in block.content if type(part) is ImageBlock)
 
 
 def _patterns(schema: Any) -> Iterator[str]:

@@ -15,7 +15,7 @@ import msgspec
 
 from turnwire.continuity import SessionTracker
 from turnwire.engines.embedded.downloads import Progress
-from turnwire.engines.interface import Engine, EngineError, EngineInfo
+from turnwire.engines.interface import Engine, EngineError, EngineInfo, ImageWriting
 from turnwire.engines.scripted.script import ScriptError
 from turnwire.engines.spec import SpecError
 from turnwire.gateway.models import ServedModels
@@ -37,6 +37,7 @@ from turnwire.prompts.recall.store import MemoryTurnStore
 from turnwire.prompts.stability import StabilityOptions
 from turnwire.prompts.templates.encodings.deepseek import DeepSeekEncoding
 from turnwire.prompts.templates.encodings.harmony import HarmonyEncoding
+from turnwire.prompts.templates.probing.images import image_mark
 from turnwire.prompts.templates.sandbox import Budget, TemplateFailure
 from turnwire.prompts.templates.template import ChatTemplate, Renderer, default_template
 from turnwire.turns import Sampling
@@ -140,6 +141,7 @@ def _runtime(
         log.info("model %s: prompts are written and counted by %s", model_id, info.name)
     else:
         log.info("model %s: dialect %s (%s), prompts from %s", model_id, dialect.name, why, source.origin)
+    images, mark = _images(info, renderer)
     special = source.tokenizer.special_tokens
     known = profile.template_args if profile else None
     policy = ReplayPolicy(history=model.history_thinking or settings.history_thinking or "auto", known=known)
@@ -160,7 +162,9 @@ def _runtime(
             stability=stability,
             end_tokens=source.ends or None,
             content_control=model.content_control or settings.content_control,
+            image=mark,
         ),
+        images=images,
         tokenizer=source.tokenizer,
         window=model.window or info.window or (profile.window if profile else None) or DEFAULT_WINDOW,
         profile=profile,
@@ -172,6 +176,17 @@ def _runtime(
         # Not every engine reads the model's own list of end tokens.
         stop_token_ids=tuple(special[end] for end in source.ends if end in special),
     )
+
+
+def _images(info: EngineInfo, renderer: Renderer) -> tuple[ImageWriting | None, str | None]:
+    """How images reach the engine beside prompts that are written here, and the text that stands for one."""
+    if info.images is None:
+        return None, None
+    mark = info.images.mark or image_mark(renderer)
+    if mark is None:
+        log.warning("%s: its model sees images, but the chat template has no place for one: give --template", info.name)
+        return None, None
+    return info.images, mark
 
 
 def _sampling(model: ModelSettings, profile: Profile | None) -> Sampling:

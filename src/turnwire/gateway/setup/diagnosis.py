@@ -127,7 +127,22 @@ async def _engine(runtime: ModelRuntime) -> list[Finding]:
         findings.append(Finding("engine", "fine", "it does not report how much of a prompt it had cached"))
     guided = ", ".join(sorted(can.guided)) or "none"
     findings.append(Finding("engine", "fine", f"yields {can.yields}; guided decoding: {guided}"))
+    findings.append(Finding("images", "fine", _sight(runtime)))
     return findings
+
+
+def _sight(runtime: ModelRuntime) -> str:
+    if runtime.sees:
+        return "seen" if runtime.images is None else _SIGHT[runtime.images.resumes]
+    if runtime.engine.capabilities.images and runtime.info.sees is None:
+        return "passed on; whether the model sees them is not known"
+    return "not seen: a placeholder stands for each, with a note"
+
+
+_SIGHT = {
+    True: "seen, beside prompts that are written here",
+    False: "seen; a turn that holds one goes by the server's chat route and is not replayed exactly",
+}
 
 
 def _served(runtime: ModelRuntime) -> Finding:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from turnwire.prompts.prompt import Tokenizer
-from turnwire.prompts.tokenizers.load import TokenizerError, load_tokenizer, read_gguf
+from turnwire.prompts.tokenizers.load import TokenizerError, is_gguf, load_tokenizer, read_gguf
 from turnwire.prompts.tokenizers.part_cache import PrefixTokenizer
 
 __all__ = ["PromptSource", "SourceError", "find_source"]
@@ -49,7 +49,7 @@ def find_source(model: str | None, *, tokenizer: str | None, template: str | Non
             source = PromptSource(tokenizer=PrefixTokenizer(load_tokenizer(folder)), origin=place)
         except TokenizerError as error:
             raise SourceError(f"No tokenizer in {place}: {error}. Give one with --tokenizer.") from None
-        if folder.endswith(".gguf"):
+        if is_gguf(folder):
             _from_gguf(source, folder)
         else:
             config = _config(folder)

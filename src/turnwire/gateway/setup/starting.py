@@ -30,8 +30,10 @@ from turnwire.gateway.setup.addresses import each_address
 from turnwire.gateway.setup.engine_keys import engine_key
 from turnwire.gateway.setup.routing_policy import find_policy
 from turnwire.gateway.setup.sources import PromptSource, SourceError, find_source
+from turnwire.parsers import detect
 from turnwire.profiles import ProfileBook, load_book
 from turnwire.prompts.prompt import Tokenizer
+from turnwire.prompts.tokenizers.gguf_file import GGUFError
 
 __all__ = ["is_path", "new_engine", "start_engines"]
 
@@ -46,6 +48,8 @@ _TOKEN_SERVERS: dict[str, ServerKind] = {
     "llamacpp": "llamacpp",
 }
 """Servers that take token ids, and so need the model's tokenizer here."""
+_TEXT_SERVERS = frozenset({"ollama", "lmstudio", "openai", "litellm", "openrouter", "nim"})
+"""Servers that take conversations, and complete text as well."""
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 
 
@@ -124,7 +128,11 @@ class _Start:
         """Engines outside this process."""
         kind = self._specs[0].kind
         if kind in CONVERSATION_KINDS:
-            return await self._conversing()
+            written = await self._source_for_text(kind)
+            if written is None:
+                return await self._conversing()
+            self._specs = [EngineSpec("completions", spec.target, server=kind) for spec in self._specs]
+            return await self._started(written.tokenizer, written)
         if kind not in _TOKEN_SERVERS or self._model.tokenizer or self._model.source or is_path(self._model.name):
             source = self._source(self._place, builtin=kind in ("scripted", "capture"))
         else:
@@ -132,8 +140,7 @@ class _Start:
             if found is None:
                 return await self._conversing()
             source = found
-        # vLLM spells its tokens itself.
-        return await self._started(None if kind == "vllm" else source.tokenizer, source)
+        return await self._started(source.tokenizer, source)
 
     async def _source_by_server(self, kind: ServerKind) -> PromptSource | None:
         """Tokenizer and template from where the server says they are, else from the hub by the model's id. None where
@@ -167,6 +174,34 @@ class _Start:
         self._specs = [EngineSpec("openai", f"{spec.target}/v1", server=spec.kind) for spec in self._specs]
         return None
 
+    async def _source_for_text(self, kind: str) -> PromptSource | None:
+        """Tokenizer and template for a server that completes plain text too, so that prompts can be written here: those
+        that the operator names, or for Ollama those of the model's own file or its repository. None: the server's chat
+        route has to do, as for a model that sees, since images go by that route only."""
+        if kind not in _TEXT_SERVERS:
+            return None
+        if self._model.tokenizer or self._model.source or is_path(self._model.name):
+            return self._source(self._place, builtin=False)
+        if kind != "ollama":
+            return None
+        facts = self._facts or await find_server(self._specs[0].target, self._key, kind="ollama", model=self._named)
+        self._facts = facts
+        row = self._row(facts)
+        for place in row.sources if row is not None and not row.sees else ():
+            try:
+                source = self._source(place, builtin=False)
+            except (SourceError, GGUFError):
+                continue
+            if source.template is not None and self._understood(row.id if row else "", source):
+                return source
+        return None
+
+    def _understood(self, model: str, source: PromptSource) -> bool:
+        """Whether it is known how the model writes; who asked for nothing shall not be asked for that."""
+        if self._model.dialect != "auto" or self._book.find(self._model.name or model) or self._book.find(model):
+            return True
+        return detect(model, source.template or "", source.tokenizer.special_tokens).dialect is not None
+
     async def _conversing(self) -> Started:
         """Servers that write the prompts themselves; the project's own template stands in and is never read."""
         if self._named is None and self._facts is not None:
@@ -177,8 +212,9 @@ class _Start:
                 )
         source = find_source(None, tokenizer=self._model.tokenizer, template=self._model.template, builtin=True)
         pool, info, source = await self._started(source.tokenizer, source)
-        if info.window is None and self._facts is not None and (row := self._row(self._facts)) is not None:
-            info = msgspec.structs.replace(info, window=row.window)
+        if self._facts is not None and (row := self._row(self._facts)) is not None:
+            sees = info.sees if info.sees is not None else row.sees
+            info = msgspec.structs.replace(info, window=info.window or row.window, sees=sees)
         return pool, info, source
 
     async def embedded(self, progress: Progress | None) -> Started:
@@ -209,7 +245,7 @@ class _Start:
         """The engine of a spec with its key, asked for the model by the name that its server knows."""
         asked = self._model.upstream_model
         rows = self._facts.models if self._facts is not None else ()
-        if asked is None and (spec.kind in CONVERSATION_KINDS or spec.kind == "openai-raw"):
+        if asked is None and (spec.kind in CONVERSATION_KINDS or spec.kind in ("openai-raw", "completions")):
             able = [row.id for row in rows if row.chats]
             asked = self._named or (able[0] if len(able) == 1 else None)
         elif asked is None and any(row.id == self._named for row in rows):
@@ -219,9 +255,9 @@ class _Start:
         )
 
     def another(self, tokenizer: Tokenizer) -> tuple[Engine, EngineSpec]:
-        """The engine of the one spec; vLLM spells its tokens itself."""
+        """The engine of the one spec."""
         (spec,) = self._specs
-        return self._engine(spec, None if spec.kind == "vllm" else tokenizer), spec
+        return self._engine(spec, tokenizer), spec
 
     def _switches(self, name: str) -> Switches | None:
         """What the model's template calls thinking, where its profile knows."""

@@ -34,6 +34,7 @@ def engine_request(
         hints=hints_of(record),
         conversation=conversation,
         stop_token_ids=runtime.stop_token_ids,
+        images=runtime.shown(conversation),
     )
 
 

@@ -104,6 +104,7 @@ class NextPrompts:
             self._mode != "off"
             and (self._mode == "always" or context.read_ahead)
             and record.exact
+            and not record.runtime.shown(record.inbound.conversation)
             and not context.final
             and isinstance(record.runtime.engine, WorkerPool)
             and record.runtime.engine.capabilities.yields == "tokens"

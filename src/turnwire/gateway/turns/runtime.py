@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from turnwire.continuity import SessionTracker, Verdict, compared_with, decode_sketch, session_key, sketch_of
-from turnwire.engines.interface import Engine, EngineInfo
+from turnwire.engines.interface import Engine, EngineInfo, ImageWriting
 from turnwire.engines.pool.pool import WorkerPool
 from turnwire.gateway.stores.outage import Lookups, SharedTurns
 from turnwire.parsers import Dialect
@@ -30,7 +30,7 @@ from turnwire.prompts.replay.draft import Draft
 from turnwire.prompts.size import may_exceed, minimum_tokens
 from turnwire.prompts.templates.template import TemplateFailure
 from turnwire.protocols.wire import Inbound, TurnFailure
-from turnwire.turns import Conversation, Sampling
+from turnwire.turns import Conversation, ImageBlock, Sampling
 
 if TYPE_CHECKING:
     from turnwire.gateway.turns.record import TurnRecord
@@ -89,6 +89,7 @@ class ModelRuntime:
         sampling: Sampling | None = None,
         roles: Sequence[str] = (),
         fallbacks: Sequence[str] = (),
+        images: ImageWriting | None = None,
     ) -> None:
         self.id = model_id
         self.aliases = tuple(aliases)
@@ -102,6 +103,8 @@ class ModelRuntime:
         self.tokenizer = tokenizer
         self.window = window
         self.stop_token_ids = stop_token_ids
+        # How the engine gets images beside the prompts that are written here; None: it gets none.
+        self.images = images
         self.profile = profile
         self._sampling = sampling or (profile.sampling if profile else Sampling())
         self._sealer = sealer
@@ -160,7 +163,7 @@ class ModelRuntime:
 
     def raw_prompt(self, prompt: str | tuple[int, ...]) -> Prompt:
         """A prompt that goes to the engine as it came."""
-        if self.fetches:
+        if not self.writes_prompts:
             raise TurnFailure(
                 "invalid_request",
                 f"The engine of {self.id} takes conversations, not prompts; use /v1/chat/completions.",
@@ -177,7 +180,7 @@ class ModelRuntime:
         conversation = inbound.conversation
         await self._refuse_the_hopeless(conversation)
         prompt = await self.build(conversation, tenant)
-        if not self.writes_prompts:
+        if not self.writes_prompts or self.shown(conversation):
             return prompt, Verdict(state="unseen")
         key = session_key(tenant, conversation)
         verdict = self._tracker.compare(key, prompt, conversation, previous=inbound.previous_turn)
@@ -302,8 +305,22 @@ class ModelRuntime:
 
     @property
     def fetches(self) -> bool:
-        """Whether the engine reads the conversation itself, and would go and get what it refers to."""
-        return self.engine.capabilities.yields == "events"
+        """Whether the engine reads the conversation or its images itself, and would go and get what it refers to."""
+        return not self.writes_prompts or self.images is not None
+
+    @property
+    def sees(self) -> bool:
+        """Whether images reach the model, as far as its server or its profile says."""
+        if self.writes_prompts:
+            return self.images is not None
+        known = self.info.sees
+        return self.engine.capabilities.images and (
+            known if known is not None else self.profile is not None and self.profile.images
+        )
+
+    def shown(self, conversation: Conversation) -> tuple[ImageBlock, ...]:
+        """The images that the engine gets beside the prompt."""
+        return conversation.images if self.images is not None else ()
 
     def cache_salt(self, tenant: str, wanted: str | None = None) -> str | None:
         """What keeps one tenant's prefix cache apart from another's, and within it what a request wants apart."""

@@ -266,7 +266,10 @@ class Turn:
         conversation = record.inbound.conversation
         self._budget = thinking_budget(conversation, record.dialect, start)
         wanted = conversation.thinking.budget is not None and conversation.thinking.mode != "off"
-        if wanted and (self._budget is None or self._plan.constraint is not None):
+        images = record.runtime.images
+        tokens = record.runtime.engine.capabilities.yields == "tokens"
+        once = not tokens or (images is not None and not images.resumes and record.runtime.shown(conversation))
+        if wanted and (self._budget is None or self._plan.constraint is not None or once):
             self._budget = None
             self._stamping.notes.append(
                 Note("thinking.budget_unbounded", "The thinking budget cannot be held with this model and format.")

@@ -202,7 +202,7 @@ def _assistant(message: Message, traits: TemplateTraits, names: CallNames, notes
             notes.append(noted("replay.text_unrendered"))
     dressed: TemplateMessage = {"role": "assistant", "content": _content(words, traits, notes)}
     if thought and traits.reasoning_field == "parts":
-        dressed["content"] = [{"type": "thinking", "thinking": thought}, *_parts(words, notes)]
+        dressed["content"] = [{"type": "thinking", "thinking": thought}, *_parts(words, traits, notes)]
     elif thought and traits.reasoning_field is not None:
         dressed[traits.reasoning_field] = thought
     elif thought:
@@ -241,7 +241,7 @@ def _arguments(call: ToolCallBlock, traits: TemplateTraits, notes: list[Note]) -
 
 
 def _content(blocks: Sequence[object], traits: TemplateTraits, notes: list[Note]) -> str | list[dict[str, Any]]:
-    parts = _parts(blocks, notes)
+    parts = _parts(blocks, traits, notes)
     if traits.content == "parts":
         return parts or [{"type": "text", "text": ""}]
     return "".join(part["text"] for part in parts)
@@ -252,11 +252,13 @@ def _said(text: str, traits: TemplateTraits) -> str | list[dict[str, Any]]:
     return [{"type": "text", "text": text}] if traits.content == "parts" else text
 
 
-def _parts(blocks: Sequence[object], notes: list[Note]) -> list[dict[str, Any]]:
+def _parts(blocks: Sequence[object], traits: TemplateTraits, notes: list[Note]) -> list[dict[str, Any]]:
     texts: list[str] = []
     for block in blocks:
         if isinstance(block, TextBlock):
             texts.append(block.text)
+        elif isinstance(block, ImageBlock) and traits.image is not None:
+            texts.append(traits.image)
         elif isinstance(block, ImageBlock):
             notes.append(noted("content.image_omitted"))
             texts.append("[image]")

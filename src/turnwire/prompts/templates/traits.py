@@ -39,7 +39,8 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     header by default, `tail_on` and `tail_off` those with thinking switched; `thought_open` is what `tail_on` pre-fills
     of a thought, `thought_close` the mark that ends one. `fixed_history` says that what is written before a question
     stays as it is when the conversation goes on, and that a part of it reads the same without the rest. `blank` says
-    that no rendering shows the user's words."""
+    that no rendering shows the user's words. `image` is the text that stands for an image which the engine gets beside
+    the prompt; None: the model is shown no images."""
 
     reasoning_field: ReasoningField | None = "reasoning_content"
     kept: tuple[KeptThought, ...] = ("tool_after",)
@@ -74,6 +75,7 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     turn_ends: TurnEnds = TurnEnds()
     fixed_history: bool = False
     blank: bool = False
+    image: str | None = None
     notes: tuple[str, ...] = ()
 
     @property

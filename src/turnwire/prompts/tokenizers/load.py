@@ -20,7 +20,7 @@ from turnwire.prompts.tokenizers.gguf_file import GGUFError, GGUFFacts, facts_of
 from turnwire.prompts.tokenizers.hf import HFTokenizer, TokenizerError, import_tokenizers
 from turnwire.prompts.tokenizers.ranks import from_tekken, from_tiktoken
 
-__all__ = ["HFTokenizer", "TokenizerError", "load_tokenizer", "read_gguf"]
+__all__ = ["HFTokenizer", "TokenizerError", "is_gguf", "load_tokenizer", "read_gguf"]
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _IN_FOLDER = ("tokenizer.json", "tekken.json", "tiktoken.model", "*.tiktoken", "*.gguf")
@@ -67,9 +67,21 @@ def read_gguf(path: str | os.PathLike[str]) -> GGUFFacts:
         raise GGUFError(f"{place}: {error}") from None
 
 
+def is_gguf(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is a GGUF file by its name or, as some keep models under other names, by its first bytes."""
+    place = Path(path)
+    if place.suffix == ".gguf":
+        return True
+    try:
+        with place.open("rb") as file:
+            return file.read(4) == b"GGUF"
+    except OSError:
+        return False
+
+
 def _from_file(library: Any, path: Path, pattern: str | None) -> tuple[Any, str | None]:
     """The tokenizer of a file, and the file's text where it is a tokenizer.json."""
-    if path.suffix == ".gguf":
+    if is_gguf(path):
         try:
             return from_gguf_metadata(read_gguf(path).metadata), None
         except GGUFError as error:
