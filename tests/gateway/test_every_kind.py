@@ -3,6 +3,7 @@ text that nobody refuses on a server's behalf."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -98,6 +99,30 @@ async def test_chat_servers_hear_it_in_their_own_words(kind: str) -> None:
             assert server.asked[-1]["messages"][-1]["content"] == CHINESE
 
 
+@pytest.mark.parametrize("kind", list(CHAT))
+async def test_a_tool_loop_goes_on_behind_chat_servers(kind: str) -> None:
+    """The call comes back under the id and with the very arguments that the server gave it, its result beside it."""
+    arguments = '{"path":   "a.txt"}'
+    async with HostedChat(answers=RECORDED[kind]).running() as server:
+        call = {"index": 0, "id": "call_up", "type": "function", "function": {"name": "Read", "arguments": arguments}}
+        server.deltas.append({"reasoning_content": "Look.", "tool_calls": [call]})
+        async with running(Settings(engine=server.url.removesuffix("/v1"))) as client:
+            tool = {"name": "Read", "input_schema": {"type": "object", "properties": {"path": {"type": "string"}}}}
+            said: list[dict[str, Any]] = [{"role": "user", "content": "Read a.txt."}]
+            body = {"max_tokens": 50, "tools": [tool], "messages": said}
+            _, first = await client.post("/v1/messages", body)
+            assert (first["stop_reason"], first["content"][-1]["id"]) == ("tool_use", "call_up")
+            result = {"type": "tool_result", "tool_use_id": "call_up", "content": "found"}
+            said += [{"role": "assistant", "content": first["content"]}, {"role": "user", "content": [result]}]
+            status, second = await client.post("/v1/messages", body)
+            assert (status, second["content"][-1]["text"]) == (200, "Hello.")
+        *_, made, told = server.asked[1]["messages"]
+        assert made["tool_calls"][0]["id"] == told["tool_call_id"] == "call_up"
+        assert json.loads(made["tool_calls"][0]["function"]["arguments"]) == {"path": "a.txt"}
+        assert made["reasoning_content"] == "Look."
+        assert told["content"] == "found"
+
+
 @pytest.mark.parametrize("kind", ["openai", "turnwire"])
 async def test_responses_servers_hear_an_effort(kind: str) -> None:
     server = FakeResponses(Line(text="Hello."), Spelling(), window=4096)  # type: ignore[arg-type]
@@ -129,7 +154,7 @@ async def test_a_messages_server_hears_what_the_client_said(monkeypatch: pytest.
 async def token_server(kind: str, folder: Path, text: str) -> AsyncIterator[tuple[Client, FakeServer]]:
     shutil.copy(DATA / "turnwire-tokenizer.json", folder / "tokenizer.json")
     shutil.copy(DATA / "turnwire.jinja", folder / "chat_template.jinja")
-    server = TOKENS[kind](Line(text=text), Spelling(), window=60_000)  # type: ignore[arg-type]
+    server = TOKENS[kind](Line(text=text, burst=32, delay_ms=1), Spelling(), window=60_000)  # type: ignore[arg-type]
     url = await server.start()
     try:
         settings = Settings(engine=f"{kind}:{url}", tokenizer=str(folder), dialect="qwen3_coder", window=60_000)

@@ -224,6 +224,7 @@ class LlamaCppEngine(HTTPEngine):
             empty = {"content": "", "add_special": True}
             self._added = (await self._maybe("/tokenize", _Tokens, empty) or _Tokens([])).tokens
         self.capabilities = msgspec.structs.replace(self.capabilities, images=sees)
+        warnings = await self._compared(self._tokenizer, "content")
         return EngineInfo(
             name="llamacpp",
             version=props.build_info,
@@ -231,6 +232,7 @@ class LlamaCppEngine(HTTPEngine):
             window=self._window,
             sees=sees,
             images=ImageWriting(mark=self._media_mark) if sees else None,
+            warnings=tuple(warnings),
         )
 
     def _call(self, request: GenerateRequest) -> Call:

@@ -34,7 +34,7 @@ from turnwire.engines.interface import (
     TokenLogprob,
 )
 from turnwire.engines.kv_source import KVSource, kv_source
-from turnwire.engines.vocabulary import check_ids, differences, id_count, sample
+from turnwire.engines.vocabulary import check_ids, foreign, id_count, sample
 from turnwire.turns import FinishReason, Note
 
 __all__ = ["SGLangEngine", "SGLangReading"]
@@ -241,14 +241,9 @@ class SGLangEngine(SpellingEngine):
         texts = await self._spelled(ids)
         if texts is None:
             return ["the tokenizer could not be compared with the server's: /detokenize does not answer"]
-        if not (found := differences(self._tokenizer, ids, texts)):
-            return []
-        self._id_count = await self._count(count)
-        token, ours, theirs = found[0]
-        return [
-            f"the tokenizer is not the server's: token {token} is {ours!r} here and {theirs!r} there "
-            f"({len(found)} of {len(ids)} differ); give the model's own with --tokenizer"
-        ]
+        if found := foreign(self._tokenizer, ids, texts):
+            self._id_count = await self._count(count)
+        return found
 
     async def _spelled(self, ids: Sequence[int]) -> list[str] | None:
         question = {"model": self._model, "tokens": [[token] for token in ids], "skip_special_tokens": False}

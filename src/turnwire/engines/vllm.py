@@ -92,7 +92,10 @@ class VLLMEngine(HTTPEngine):
             )
         self._structured = not number or _version(number) >= (0, 11, 0)
         self._native = await self._probe_native()
-        block, caching = _cache_facts(await self._metrics())
+        metrics = await self._metrics()
+        block, caching = _cache_facts(metrics)
+        if not metrics:
+            warnings.append("/metrics does not answer, so it could not be checked whether prefix caching is on")
         if caching is False:
             warnings.append("prefix caching is off: start vLLM with --enable-prefix-caching")
         priority = await self._probe_priority()
@@ -100,6 +103,8 @@ class VLLMEngine(HTTPEngine):
             warnings.append("priorities are ignored: start vLLM with --scheduling-policy priority")
         cached = caching is not False and await self._probe_cached(block)
         sees = await self._probe_images()
+        if self._tokenizer is not None:
+            warnings += await self._compared(self._tokenizer, "prompt")
         if not cached:
             warnings.append("cached tokens are not reported: start vLLM with --enable-prompt-tokens-details")
         self.capabilities = Capabilities(

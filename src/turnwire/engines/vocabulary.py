@@ -11,7 +11,7 @@ from typing import Protocol
 
 from turnwire.engines.interface import EngineError
 
-__all__ = ["Vocabulary", "check_ids", "differences", "id_count", "sample"]
+__all__ = ["Vocabulary", "check_ids", "differences", "foreign", "id_count", "sample"]
 
 _SAMPLES = 48
 
@@ -48,6 +48,17 @@ def differences(tokenizer: Vocabulary, ids: Sequence[int], theirs: Sequence[str]
         if ours != text and "\ufffd" not in ours and "\ufffd" not in text:
             found.append((token, ours, text))
     return found
+
+
+def foreign(tokenizer: Vocabulary, ids: Sequence[int], theirs: Sequence[str]) -> list[str]:
+    """The warning that the tokenizer here is not the engine's, where it is not."""
+    if not (found := differences(tokenizer, ids, theirs)):
+        return []
+    token, ours, text = found[0]
+    return [
+        f"the tokenizer is not the server's: token {token} is {ours!r} here and {text!r} there "
+        f"({len(found)} of {len(ids)} differ); give the model's own with --tokenizer"
+    ]
 
 
 def check_ids(ids: Sequence[int], count: int) -> None:

@@ -11,7 +11,8 @@ from aiohttp import web
 
 
 class HostedChat:
-    """Listens on loopback; `asked` holds the bodies of the turns, `answers` what is said on further paths."""
+    """Listens on loopback; `asked` holds the bodies of the turns, `answers` what is said on further paths. `deltas` are
+    what the next turns say; after them each says Hello."""
 
     def __init__(
         self, *models: str, key: str | None = None, status: int = 200, answers: Mapping[str, Any] | None = None
@@ -21,6 +22,7 @@ class HostedChat:
         self.key = key
         self.status = status
         self.asked: list[dict[str, Any]] = []
+        self.deltas: list[dict[str, Any]] = []
         self.url = ""
 
     def _refused(self, request: web.Request) -> web.Response | None:
@@ -47,9 +49,11 @@ class HostedChat:
         answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await answer.prepare(request)
         usage = {"prompt_tokens": 777, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 700}}
+        said = self.deltas.pop(0) if self.deltas else {"content": "Hello."}
+        finish = "tool_calls" if "tool_calls" in said else "stop"
         for chunk in (
-            {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Hello."}}]},
-            {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+            {"choices": [{"index": 0, "delta": {"role": "assistant", **said}}]},
+            {"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]},
             {"choices": [], "usage": usage},
         ):
             await answer.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")

@@ -31,6 +31,7 @@ from turnwire.engines.interface import (
     Generation,
     Receiver,
 )
+from turnwire.engines.vocabulary import Vocabulary, foreign, id_count, sample
 from turnwire.turns import Note
 
 __all__ = ["Call", "HTTPEngine", "Reading"]
@@ -40,6 +41,8 @@ _T = TypeVar("_T")
 _CONNECT_SECONDS = 10.0
 _PROBE_SECONDS = 30.0
 _HEALTH_SECONDS = 5.0
+_EVERY = 4
+"""Of the ids to compare, where each is a question of its own."""
 _IMAGE_TOKENS = 2048
 """What is left free for each image."""
 
@@ -225,6 +228,18 @@ class HTTPEngine(ABC):
             if error.kind == "unreachable":
                 raise
             return None
+
+    async def _compared(self, tokenizer: Vocabulary, field: str) -> list[str]:
+        """Whether the server's tokenizer is ours, by a few ids that its `/detokenize` spells under `field`: a warning
+        where it is not, and none where it does not answer."""
+        ids = sample(id_count(tokenizer))[::_EVERY]
+        texts: list[str] = []
+        for token in ids:
+            answer = await self._maybe("/detokenize", dict[str, Any], {"model": self._model, "tokens": [token]})
+            if answer is None or not isinstance(answer.get(field), str):
+                break
+            texts.append(answer[field])
+        return foreign(tokenizer, ids[: len(texts)], texts)
 
     def _aside(self, call: Call) -> None:
         """Send a notice whose answer nobody waits for."""
