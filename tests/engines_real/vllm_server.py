@@ -20,3 +20,5 @@ SGLANG_WINDOW: int = _TOOLS.SGLANG_WINDOW
 VLLMServer = _TOOLS.VLLMServer
 VLLMCore = _TOOLS.VLLMCore
 SGLangServer = _TOOLS.SGLangServer
+IMAGE_TOKENS: int = _TOOLS.IMAGE_TOKENS
+prepare = _TOOLS.prepare

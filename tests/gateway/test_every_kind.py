@@ -154,7 +154,7 @@ async def test_a_messages_server_hears_what_the_client_said(monkeypatch: pytest.
 async def token_server(kind: str, folder: Path, text: str) -> AsyncIterator[tuple[Client, FakeServer]]:
     shutil.copy(DATA / "turnwire-tokenizer.json", folder / "tokenizer.json")
     shutil.copy(DATA / "turnwire.jinja", folder / "chat_template.jinja")
-    server = TOKENS[kind](Line(text=text, burst=32, delay_ms=1), Spelling(), window=60_000)  # type: ignore[arg-type]
+    server = TOKENS[kind](Line(text=text, delay_ms=1), Spelling(), window=60_000)  # type: ignore[arg-type]
     url = await server.start()
     try:
         settings = Settings(engine=f"{kind}:{url}", tokenizer=str(folder), dialect="qwen3_coder", window=60_000)
@@ -171,14 +171,14 @@ def prompt_of(kind: str, body: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("kind", list(TOKENS))
 async def test_token_engines_read_it_in_the_prompt(kind: str, tmp_path: Path) -> None:
-    thought = "word " * 1500
+    thought = "word " * 60
     async with token_server(kind, tmp_path, f"<think>\n{thought}</think>\n\nDone.") as (client, server):
         await asked(client, **WISHES["on"])
         assert prompt_of(kind, server.requests[-1]).endswith("<|im_start|>assistant\n<think>\n")
         await asked(client, **WISHES["off"])
         assert prompt_of(kind, server.requests[-1]).endswith("<think>\n\n</think>\n\n")
         before = len(server.requests)
-        notes = await asked(client, thinking={"type": "enabled", "budget_tokens": 1024})
+        notes = await asked(client, nvext={"max_thinking_tokens": 16})
         assert "thinking.budget_reached" in notes
         _, resumed = server.requests[before:]
         assert prompt_of(kind, resumed).rstrip().endswith("</think>"), "the thought was closed and the model went on"
