@@ -103,6 +103,8 @@ class VLLMEngine(HTTPEngine):
             warnings.append("priorities are ignored: start vLLM with --scheduling-policy priority")
         cached = caching is not False and await self._probe_cached(block)
         sees = await self._probe_images()
+        if sees is None:
+            warnings.append("whether its model sees images could not be found out: it did not answer to one in time")
         if self._tokenizer is not None:
             warnings += await self._compared(self._tokenizer, "prompt")
         if not cached:
@@ -113,7 +115,7 @@ class VLLMEngine(HTTPEngine):
             priority=priority,
             cache_salt=True,
             cached_tokens=cached,
-            images=sees and self._tokenizer is not None,
+            images=bool(sees) and self._tokenizer is not None,
         )
         return EngineInfo(
             name="vllm",
@@ -173,8 +175,9 @@ class VLLMEngine(HTTPEngine):
                 return True
         return False
 
-    async def _probe_images(self) -> bool:
-        """Whether the model sees: vLLM tells it nowhere, but refuses an image that its model cannot take."""
+    async def _probe_images(self) -> bool | None:
+        """Whether the model sees: vLLM tells it nowhere, but refuses an image that its model cannot take. None where it
+        takes too long to say."""
         parts = [{"type": "image_url", "image_url": {"url": sample_image()}}, {"type": "text", "text": "?"}]
         try:
             await self._ask_bytes(
@@ -187,9 +190,7 @@ class VLLMEngine(HTTPEngine):
                 },
             )
         except EngineError as error:
-            if error.kind == "unreachable":
-                raise
-            return False
+            return None if error.kind == "unreachable" else False
         return True
 
     def _probe(self, prompt: list[int], **options: object) -> dict[str, object]:

@@ -17,6 +17,7 @@ from tests.engines.recorded import RECORDED
 from tests.gateway.conftest import Client, running
 from turnwire.gateway.settings import Settings
 from turnwire.gateway.setup.assembly import AssemblyError, assemble
+from turnwire.gateway.setup.worker_list import add_worker, pool_of
 
 DATA = Path(turnwire.prompts.__file__).parent / "data"
 CALL = "<tool_call>\n<function=Read>\n<parameter=path>\na\n</parameter>\n</function>\n</tool_call>"
@@ -138,6 +139,19 @@ async def test_the_models_file_on_this_machine_is_enough_for_ollama(folder: Path
             await turn(client, [{"role": "user", "content": "Hi"}])
         assert [(path, body["model"]) for path, body in server.asked] == [("/api/generate", "qwen3:8b")]
         assert "num_ctx" not in server.asked[0][1]["options"], "that would load the model anew"
+
+
+async def test_a_worker_that_is_added_is_asked_for_text_as_well(folder: Path) -> None:
+    shown = {"modelfile": f"FROM {folder}\n", "model_info": {}}
+    one, other = TextServer("ollama", shown=shown), TextServer("ollama", "Hello.", shown=shown)
+    async with one.running(), other.running():
+        async with running(Settings(engine=one.url, dialect="qwen3_coder")) as client:
+            (runtime,) = client.gateway.runtimes
+            name = await add_worker(runtime, client.gateway.settings, other.url)
+            assert name == f"completions:{other.url}"
+            await pool_of(runtime).remove(f"completions:{one.url}")
+            await turn(client, [{"role": "user", "content": "Hi"}])
+        assert [path for path, _ in other.asked] == ["/api/generate"]
 
 
 @pytest.mark.parametrize("seen", [True, False])

@@ -67,12 +67,13 @@ async def start_engines(
 
 
 async def new_engine(
-    model: ModelSettings, settings: Settings, text: str, tokenizer: Tokenizer
+    model: ModelSettings, settings: Settings, text: str, tokenizer: Tokenizer, *, like: EngineKind
 ) -> tuple[Engine, EngineSpec]:
-    """One more engine of a model that is served already, not yet started, and what it is."""
+    """One more engine of a model that is served already, not yet started, and what it is. `like` is the kind of those
+    that it has: a server that takes conversations, too, is asked for text where they are."""
     start = _Start(model, settings, load_book(settings.profiles), [parse_spec(text)])
     await start.find_servers()
-    return start.another(tokenizer)
+    return start.another(tokenizer, like)
 
 
 class _Start:
@@ -132,7 +133,7 @@ class _Start:
             if written is None:
                 return await self._conversing()
             self._specs = [EngineSpec("completions", spec.target, server=kind) for spec in self._specs]
-            return await self._started(written.tokenizer, written)
+            return self._told(await self._started(written.tokenizer, written))
         if kind not in _TOKEN_SERVERS or self._model.tokenizer or self._model.source or is_path(self._model.name):
             source = self._source(self._place, builtin=kind in ("scripted", "capture"))
         else:
@@ -190,7 +191,7 @@ class _Start:
         for place in row.sources if row is not None and not row.sees else ():
             try:
                 source = self._source(place, builtin=False)
-            except (SourceError, GGUFError):
+            except (SourceError, GGUFError, OSError):
                 continue
             if source.template is not None and self._understood(row.id if row else "", source):
                 return source
@@ -211,7 +212,11 @@ class _Start:
                     "invalid_request", f"it has several models; name one with --model: {', '.join(able[:20])}"
                 )
         source = find_source(None, tokenizer=self._model.tokenizer, template=self._model.template, builtin=True)
-        pool, info, source = await self._started(source.tokenizer, source)
+        return self._told(await self._started(source.tokenizer, source))
+
+    def _told(self, started: Started) -> Started:
+        """With what only the server's own list of models told."""
+        pool, info, source = started
         if self._facts is not None and (row := self._row(self._facts)) is not None:
             sees = info.sees if info.sees is not None else row.sees
             info = msgspec.structs.replace(info, window=info.window or row.window, sees=sees)
@@ -250,13 +255,17 @@ class _Start:
             asked = self._named or (able[0] if len(able) == 1 else None)
         elif asked is None and any(row.id == self._named for row in rows):
             asked = self._named
-        return create_engine(
-            spec, tokenizer, model=asked, api_key=self._key, window=self._model.window, switches=self._switches
-        )
+        window = self._model.window
+        if window is None and spec.kind == "completions" and spec.server != "ollama" and self._facts is not None:
+            row = self._row(self._facts)
+            window = row.window if row is not None else None
+        return create_engine(spec, tokenizer, model=asked, api_key=self._key, window=window, switches=self._switches)
 
-    def another(self, tokenizer: Tokenizer) -> tuple[Engine, EngineSpec]:
+    def another(self, tokenizer: Tokenizer, like: EngineKind) -> tuple[Engine, EngineSpec]:
         """The engine of the one spec."""
         (spec,) = self._specs
+        if like == "completions" and spec.kind in _TEXT_SERVERS:
+            spec = EngineSpec(like, spec.target, server=spec.kind)
         return self._engine(spec, tokenizer), spec
 
     def _switches(self, name: str) -> Switches | None:

@@ -42,7 +42,7 @@ async def add_worker(runtime: ModelRuntime, settings: Settings, text: str) -> st
     kind = parse_spec(pool.workers[0].name).kind
     if kind == "embedded":
         raise WorkerListError("the embedded engine is one worker; serve the model from servers to have several")
-    engine, spec = await new_engine(_settings_of(runtime, settings), settings, text, pool.tokenizer)
+    engine, spec = await new_engine(_settings_of(runtime, settings), settings, text, pool.tokenizer, like=kind)
     name = str(spec)
     try:
         if spec.kind != kind:
