@@ -20,7 +20,7 @@ from .projector import PATCHES, write_projector
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]
 
-KEY = "a key for tests"
+KEY = "sk-llama-0123456789"
 STATES = 576
 PNG = sample_image().partition(",")[2]
 

@@ -47,7 +47,7 @@ async def test_a_taken_port_is_an_error(tmp_path: Path) -> None:
 async def test_behind_a_server_only_what_is_used_is_judged() -> None:
     async with HostedChat(answers=RECORDED["ollama"]).running() as server:
         findings = await diagnose(Settings(engine=server.url.removesuffix("/v1"), port=0))
-    assert {finding.topic for finding in findings} == {"keys", "engine", "model", "prompts"}
+    assert {finding.topic for finding in findings} == {"keys", "engine", "images", "model", "prompts"}
     assert not [finding for finding in findings if finding.state == "error"]
 
 
