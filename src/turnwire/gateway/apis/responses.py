@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from turnwire.gateway.apis.api import Headers, Offering, answer_headers, decoded, facts_of
 from turnwire.gateway.stores.responses import ResponseStore, RunningResponse
+from turnwire.gateway.stores.store import StoreError
 from turnwire.gateway.turns.arrival import Arrival
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.protocols import responses
@@ -152,6 +153,8 @@ class Responses:
             try:
                 if turn.inbound.echo.store and _failed_openly(running):
                     await self.store.keep(running)
+            except StoreError as error:
+                log.warning("response %s: its failure could not be stored: %s", running.id, error)
             except Exception:
                 log.exception("response %s: its failure could not be stored", running.id)
             finally:

@@ -181,6 +181,10 @@ class MemoryStore:
         self._bytes = 0
 
 
+_PROBE, _LARGEST_PROBE = 1 << 16, 1 << 20
+"""What must find room again, at least and at most, before a store that failed is healthy."""
+
+
 class SQLiteStore:
     """One file, write-ahead logged. All access goes through one thread: the event loop never waits on a disk."""
 
@@ -196,6 +200,8 @@ class SQLiteStore:
         self._clock = clock
         self._puts = 0
         self._failing = False
+        # What has to find room again: smaller values may find some while others do not.
+        self._too_large = 0
         self._listeners = Listeners()
         self._looking: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
@@ -230,7 +236,7 @@ class SQLiteStore:
         except sqlite3.Error as error:
             if not self._failing:
                 log.error("the store's file cannot be used: %s", error)
-            self._failing = True
+            self._failing, self._too_large = True, max(self._too_large, _PROBE)
             raise StoreUnavailable(error) from None
         return done
 
@@ -258,10 +264,15 @@ class SQLiteStore:
             self._puts += 1
             if self._puts % self._PRUNE_EVERY == 0:
                 self._prune()
-            self._failing = False
+            if len(value) >= self._too_large:
+                self._failing, self._too_large = False, 0
             return True
 
-        return await self._run(work)
+        try:
+            return await self._run(work)
+        except StoreUnavailable:
+            self._too_large = max(self._too_large, min(len(value), _LARGEST_PROBE))
+            raise
 
     async def lease(self, space: str, key: str, holder: str, seconds: float, *, seize: bool = False) -> str:
         def work() -> str:
@@ -316,9 +327,11 @@ class SQLiteStore:
         if not self._failing:
             return True
         try:
-            return await self.put("", "probe", b"")
+            await self.put("", "probe", bytes(self._too_large))
+            await self.delete("", "probe")
         except StoreUnavailable:
             return False
+        return True
 
     def _prune(self) -> None:
         self._database.execute("DELETE FROM entries WHERE at < ?", (self._clock() - self._retention.age,))

@@ -1,11 +1,12 @@
 """Turn records on disk, for tests and for people who want to see what went over the wire.
 
 Promise: one JSON line per turn with the request, the prompt and the raw model output; off unless `--record` names a
-folder, since it holds payloads.
+folder, since it holds payloads. What cannot be written is said in the log, and the turn's client is not concerned.
 """
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from turnwire.continuity import header as prefix_header
 from turnwire.gateway.turns.record import TurnRecord
 
 __all__ = ["RecordedTurn", "Recorder"]
+
+log = logging.getLogger("turnwire.records")
 
 _SECRET = frozenset({"authorization", "x-api-key", "cookie"})
 
@@ -39,8 +42,14 @@ class RecordedTurn(msgspec.Struct, kw_only=True):
 
 
 def _one_line(body: bytes) -> bytes:
-    """The request's JSON without line breaks; what came without a body of its own is null."""
-    return msgspec.json.format(body, indent=-1) if body else b"null"
+    """The request's JSON without line breaks, which it can only have between its values; what came without a body of
+    its own is null."""
+    return body.replace(b"\n", b" ").replace(b"\r", b" ") if body else b"null"
+
+
+def _writable(text: str) -> str:
+    """The text with a question mark for each half of a character."""
+    return text.encode("utf-8", "replace").decode()
 
 
 class Recorder:
@@ -59,18 +68,21 @@ class Recorder:
         record = RecordedTurn(
             turn_id=turn.turn_id,
             api=turn.api,
-            model=turn.inbound.conversation.model,
+            model=_writable(turn.inbound.conversation.model),
             request=msgspec.Raw(_one_line(turn.body)),
             headers={name: value for name, value in turn.headers.items() if name not in _SECRET},
             prompt_text=decode(turn.prompt.ids),
             prompt_tokens=len(turn.prompt.ids),
             cached_tokens=outcome.usage.cached,
             output_tokens=outcome.usage.output,
-            output_text=outcome.text,
+            output_text=_writable(outcome.text),
             finish=outcome.finish.reason if outcome.finish else None,
             prefix=prefix_header(turn.continuity),
             notes=[note.code for note in turn.notes],
-            failure=outcome.failure.message if outcome.failure else None,
+            failure=_writable(outcome.failure.message) if outcome.failure else None,
         )
-        with self._path.open("ab") as file:
-            file.write(msgspec.json.encode(record) + b"\n")
+        try:
+            with self._path.open("ab") as file:
+                file.write(msgspec.json.encode(record) + b"\n")
+        except OSError as error:
+            log.error("turn %s was not recorded: %s", turn.turn_id, error)

@@ -18,6 +18,7 @@ from turnwire.gateway.apis.api import Headers
 from turnwire.gateway.apis.responses import Responses
 from turnwire.gateway.hosted.beginning import Hosting, begin_turn
 from turnwire.gateway.stores.responses import ResponseLog
+from turnwire.gateway.stores.store import StoreError
 from turnwire.gateway.turns.arrival import Arrival
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.gateway.turns.turn import Turn
@@ -97,6 +98,8 @@ class Background:
             return
         try:
             await self._api.store.keep(running)
+        except StoreError as error:
+            log.warning("background response %s could not be stored: %s", running.id, error)
         except Exception:
             log.exception("background response %s could not be stored", running.id)
 
