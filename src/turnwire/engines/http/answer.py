@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+from functools import lru_cache
 
 __all__ = ["Answer", "MalformedAnswer"]
 
@@ -25,6 +26,17 @@ _STATUS_BEGUN = b"HTTP/1."
 
 # Looking a chunk's size up costs a third of reading it; other spellings and larger ones are read.
 _SIZES = {b"%x" % size: size for size in range(1, 2048)}
+
+
+def _header(line: bytes) -> tuple[str, str] | None:
+    """The name and the value of a header line; None where it is none."""
+    header = _HEADER_LINE.fullmatch(line)
+    return None if header is None else (header[1].decode("ascii").lower(), header[2].decode("latin-1"))
+
+
+# An engine's answers begin with the same lines, but for a date.
+_known_header = lru_cache(maxsize=128)(_header)
+_SHORT_LINE = 128
 
 
 class MalformedAnswer(Exception):
@@ -137,10 +149,10 @@ class Answer:
                 raise MalformedAnswer("the answer does not begin with an HTTP/1.1 status line")
             self._status, self.reusable = int(status_line[2]), status_line[1] == b"1"
         elif line:
-            header = _HEADER_LINE.fullmatch(line)
+            header = _known_header(line) if len(line) <= _SHORT_LINE else _header(line)
             if header is None:
                 raise MalformedAnswer("one of the answer's header lines cannot be read")
-            name, value = header[1].decode("ascii").lower(), header[2].decode("latin-1")
+            name, value = header
             if name in _ONLY_ONCE and self.headers.get(name, value) != value:
                 raise MalformedAnswer(f"the answer has two different {name} headers")
             self.headers[name] = value
