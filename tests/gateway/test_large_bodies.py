@@ -151,3 +151,12 @@ def test_what_crosses_is_what_was_there() -> None:
     gone = failure_in(failed(HostedToolUnavailable("search", "q", model="m", stream=True)))
     assert isinstance(gone, HostedToolUnavailable)
     assert (gone.query, gone.stream, str(gone)) == ("q", True, gone.message)
+
+
+async def test_a_body_is_freed_a_few_pieces_at_a_time() -> None:
+    chunks = [bytes(10)] * (3 * pool._FREED)
+    pool._let_go(chunks)
+    assert len(chunks) == 2 * pool._FREED
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert chunks == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
@@ -240,3 +241,18 @@ async def test_a_forbidden_call_stays_text() -> None:
     assert "tool_calls" not in message
     assert "<function=ls>" in message["content"]
     assert message["reasoning_content"] == "No tools."
+
+
+async def test_a_tokenizer_is_used_on_the_loop_and_in_a_thread_before_the_first_turn() -> None:
+    runtime = turn(Engine([])).record.runtime
+    used: list[str] = []
+
+    class Named:
+        def encode(self, text: str) -> list[int]:
+            used.append(threading.current_thread().name)
+            return []
+
+    runtime.tokenizer = Named()  # type: ignore[assignment]
+    await runtime.warm()
+    assert used[0] == threading.current_thread().name
+    assert used[1].startswith("prompt")
