@@ -185,8 +185,8 @@ class Turn:
             self._end(error)
 
     def _run_on(self, batch: TokenBatch, feed: Callable[[str], Sequence[Event]]) -> None:
-        """The common case, which nearly every token takes: a stream that is open, and nothing asked of it but to run.
-        Running text needs no stamps."""
+        """The common case, which nearly every token takes: a stream that is open, and nothing asked of it but to run,
+        perhaps with a bound on its thoughts. Running text needs no stamps."""
         self._log.add(batch.text, batch.ids)
         events = feed(batch.text)
         if len(events) == 1 and type(events[0]) is BlockDelta:
@@ -196,6 +196,8 @@ class Turn:
                 self.sink.write(data)
         elif events:
             self._put(self.encoder.feed(self._stamped(events)))
+        if self._budget is not None and self._budget.spend(events, len(batch.ids)):
+            self._close_thought()
 
     def events(self, batch: EventBatch) -> None:
         """More output of an engine that parses by itself."""
@@ -493,6 +495,6 @@ class Turn:
         self.sink.open()
         if self._head:
             self.sink.write(self._head)
-        steered = self._first_call is not None or self._budget is not None or self.record.reply is not None
+        steered = self._first_call is not None or self.record.reply is not None
         if self._parser is not None and not steered:
             self._feed = self._parser.feed

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from turnwire.parsers import Dialect, Start
-from turnwire.turns import BlockClosed, BlockOpened, Conversation, Event, ToolCallClosed
+from turnwire.turns import BlockClosed, BlockDelta, BlockOpened, Conversation, Event, ToolCallClosed
 
 __all__ = ["FirstCallOnly", "ThinkingBudget", "closing_text", "thinking_budget"]
 
@@ -56,6 +56,10 @@ class ThinkingBudget:
     def spend(self, events: Sequence[Event], tokens: int) -> bool:
         """Take a batch of so many tokens; whether an open thought has used the budget up."""
         began = self.inside
+        if len(events) == 1 and type(events[0]) is BlockDelta:
+            if began:
+                self._left -= tokens
+            return began and self._left <= 0
         for event in events:
             if isinstance(event, BlockOpened):
                 self.inside = event.kind == "reasoning"
