@@ -302,11 +302,31 @@ def test_the_catalog_is_served_by_command_auth(serve: Serve, codex: Any) -> None
     assert any(exchange.path == "/v1/models" for exchange in gateway.exchanges)
 
 
-def catalog(model: str, *flags: str) -> str:
+def catalog(model: str, *flags: str, env: dict[str, str] | None = None) -> str:
     command = [str(Path(sys.executable).with_name("turnwire")), "codex-catalog", "--model", model, *flags]
-    made = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    made = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
     assert made.returncode == 0, made.stderr
     return made.stdout
+
+
+def test_a_catalog_like_a_record_of_the_installed_codex(serve: Serve, codex: Any, sandbox: Sandbox) -> None:
+    """The record's own instructions and tools reach the wire; the window is the served model's."""
+    gateway = serve(*TWO_TURNS)
+    run = codex(gateway, catalog=None)
+    records = json.loads(run.run("debug", "models", "--bundled").stdout)["models"]
+    record = next(record for record in records if record["slug"] == "gpt-5.5")
+    env = sandbox.environment(CODEX_HOME=str(run.home))
+    path = sandbox.folder / "catalog.json"
+    path.write_text(catalog(gateway.model, "--window", "65536", "--like", "gpt-5.5", env=env))
+    run = codex(gateway, catalog=path)
+    entry = catalog_entry(run.run("debug", "models"), gateway.model)
+    for name in ("base_instructions", "truncation_policy", "shell_type", "apply_patch_tool_type"):
+        assert entry[name] == record[name], name
+    assert (entry["context_window"], entry["slug"]) == (65_536, gateway.model)
+    succeeded(run("Run echo hello."), "The command printed hello.")
+    first = gateway.turns()[0]
+    assert json.dumps(record["base_instructions"][:200])[1:-1] in json.dumps(first.json)
+    assert "apply_patch" in tool_names(first)
 
 
 def test_the_catalog_by_file(serve: Serve, codex: Any, sandbox: Sandbox) -> None:

@@ -513,7 +513,7 @@ class FakeChat(FakeServer):
     async def embeddings(self, request: web.Request) -> web.Response:
         body = await request.json()
         data = [{"index": at, "embedding": [float(len(text)), 1.0]} for at, text in enumerate(body["input"])]
-        return web.json_response({"data": data[::-1]})
+        return web.json_response({"data": data[::-1], "usage": {"prompt_tokens": 7 * len(data), "total_tokens": 0}})
 
     def asked(self, body: dict[str, Any]) -> tuple[list[int], Sampling]:
         words = "".join(str(message["content"]) for message in body["messages"])

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from turnwire.engines.bridge import pull
-from turnwire.engines.interface import Completion, EventBatch, GenerateRequest, Hints, TokenBatch
+from turnwire.engines.interface import Completion, EventBatch, GenerateRequest, Hints, TokenBatch, Vectors
 from turnwire.engines.scripted.script import Line
 from turnwire.engines.spec import create_engine, parse_spec
 from turnwire.engines.upstream.chat import OpenAIEngine
@@ -351,7 +351,10 @@ async def test_embeddings_come_back_in_order() -> None:
     server = FakeChat(Line(text="x"), ToyTokenizer())
     engine = OpenAIEngine(await server.start())
     await engine.start()
-    assert await engine.embed(["a", "bbb"]) == [[1.0, 1.0], [3.0, 1.0]]
+    vectors = await engine.embed(["a", "bbb"])
+    assert vectors == [[1.0, 1.0], [3.0, 1.0]]
+    assert isinstance(vectors, Vectors)
+    assert vectors.tokens == 14
     await engine.close()
     await server.stop()
 

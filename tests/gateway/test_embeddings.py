@@ -12,6 +12,8 @@ import openai
 import pytest
 from openai.types import CreateEmbeddingResponse
 
+from turnwire.engines.interface import Vectors
+from turnwire.engines.pool.pool import WorkerPool
 from turnwire.protocols import embeddings
 from turnwire.protocols.wire import TurnFailure
 
@@ -41,6 +43,17 @@ async def test_unit_vectors_in_the_order_of_the_inputs(serve: Serve) -> None:
     _, asked = await client.post("/v1/embeddings", request(input="When does the chess club meet?"))
     nearness = [dot(asked["data"][0]["embedding"], vector) for vector in vectors]
     assert nearness.index(max(nearness)) == 1
+
+
+async def test_the_model_that_embeds_counts(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = await serve({"text": "Hi."})
+
+    async def embed(_: object, inputs: list[str]) -> Vectors:
+        return Vectors(([1.0] for _ in inputs), tokens=321)
+
+    monkeypatch.setattr(WorkerPool, "embed", embed)
+    _, answer = await client.post("/v1/embeddings", request())
+    assert answer["usage"] == {"prompt_tokens": 321, "total_tokens": 321}
 
 
 async def test_base64_holds_the_same_numbers(serve: Serve) -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from turnwire.engines.interface import Completion, Step, TokenBatch
-from turnwire.turns import Thinking, ToolChoice
+from turnwire.turns import Sampling, Thinking, ToolChoice
 
 from .test_turn import TOKENIZER, Engine, Pages, turn
 
@@ -36,6 +36,33 @@ async def test_the_turn_ends_after_its_first_call(size: int) -> None:
     assert TOKENIZER.decode(outcome.output_ids) == outcome.text
     assert outcome.usage.output == len(outcome.output_ids)
     assert "calls.first_only" in [note.code for note in outcome.notes]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize(
+    ("said", "stops", "kept", "stop"),
+    [
+        ("I think\n\nEND.\n</think>\n\nOne.\n\nTwo.", ("\n\n",), "One.", "\n\n"),
+        ("END\n</think>\n\nThe ENDING", ("END",), "The ", "END"),
+        ("a\n</think>\n\nEN and EN", ("END",), "EN and EN", None),
+        ("a\n</think>\n\nx STO STOP y STOP", ("STOP", "y"), "x STO ", "STOP"),
+    ],
+)
+async def test_stop_strings_end_the_answer_and_not_the_thought(
+    size: int, said: str, stops: tuple[str, ...], kept: str, stop: str | None
+) -> None:
+    pages = Pages()
+    engine = Engine([*batches(said, size), Completion("stop", 9, 99)])
+    outcome = await turn(engine, pages, sampling=Sampling(stop=stops)).run()
+    answer = msgspec.json.decode(pages.written)["choices"][0]
+    assert answer["message"]["content"] == kept
+    assert answer["finish_reason"] == "stop"
+    assert outcome.finish is not None
+    assert outcome.finish.stop_sequence == stop
+    assert said.startswith(outcome.text)
+    if stop is not None:
+        assert outcome.text.endswith(kept)
+        assert outcome.text.startswith(TOKENIZER.decode(outcome.output_ids))
 
 
 async def test_a_turn_with_one_call_is_left_as_it_is() -> None:

@@ -222,3 +222,50 @@ def test_every_member_of_the_vendors_tools_has_a_row() -> None:
     known = set(MEMBERS["Responses"])
     kinds = (FunctionToolParam, CustomToolParam, WebSearchToolParam, FileSearchToolParam, CodeInterpreter, Mcp)
     assert {name for kind in kinds for name in kind.__annotations__} - known == set()
+
+
+@pytest.mark.parametrize(
+    ("api", "field", "value"),
+    [
+        ("messages", "thinking", {"type": "enabled", "budget_tokens": 1024}),
+        ("messages", "output_config", {"effort": "low"}),
+        ("messages", "tool_choice", {"type": "auto"}),
+        ("messages", "context_management", {"edits": []}),
+        ("chat", "thinking", {"type": "enabled"}),
+        ("chat", "response_format", {"type": "json_object"}),
+        ("responses", "prompt_cache_options", {"comparison_response_id": "resp_1"}),
+        ("responses", "reasoning", {"effort": "low"}),
+        ("responses", "text", {"format": {"type": "text"}}),
+    ],
+)
+def test_no_member_of_an_object_is_forgotten(api: str, field: str, value: dict[str, Any]) -> None:
+    _, decode, least = APIS[api]
+    assert decode(json.dumps({**least, field: value}).encode()) == ()
+    (note,) = decode(json.dumps({**least, field: {**value, "of_next_year": 1}}).encode())
+    assert (note.code, note.message) == ("request.field_ignored", f"{field}.of_next_year: not known here; not used")
+
+
+def test_members_of_messages_and_documents_that_have_no_effect_are_noted() -> None:
+    named = chat.decode(json.dumps({"model": "m", "messages": [{**USER[0], "name": "Ann"}]}).encode(), {})
+    assert [(note.code, note.message) for note in named.notes] == [
+        ("request.field_ignored", "messages.0: name: not used")
+    ]
+    document = {"type": "document", "source": {"type": "text", "data": "x"}, "citations": {"enabled": True}}
+    cited = anthropic.decode(
+        json.dumps({"model": "m", "messages": [{"role": "user", "content": [document]}]}).encode(), {}
+    )
+    assert [note.code for note in cited.notes] == ["request.field_ignored"]
+
+
+def test_chat_offers_only_the_tools_that_are_allowed() -> None:
+    tools = [{"type": "function", "function": {"name": name}} for name in ("a", "b")]
+    allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": "b"}}]}
+    body = {"model": "m", "messages": USER, "tools": tools}
+    choice = {"type": "allowed_tools", "allowed_tools": allowed}
+    inbound = chat.decode(json.dumps({**body, "tool_choice": choice}).encode(), {})
+    assert [tool.name for tool in inbound.conversation.tools] == ["b"]
+    assert inbound.conversation.tool_choice.mode == "required"
+    assert [note.code for note in inbound.notes] == ["tools.allowed_only"]
+    allowed["tools"] = [{"type": "function", "function": {"name": "c"}}]
+    with pytest.raises(TurnFailure, match="not in tools"):
+        chat.decode(json.dumps({**body, "tool_choice": choice}).encode(), {})

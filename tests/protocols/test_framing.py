@@ -25,7 +25,9 @@ from turnwire.turns import (
 )
 
 _TEXT = st.text(max_size=20) | st.text(alphabet="\x85\u2028\u2029\u2027\xc5\x0b\x1c\r\n", max_size=6)
-_FACTS = TurnFacts(turn_id="t1", model="m\u2028", created=1, dispatch=True, diagnostics={"why": "\x85"})
+_FACTS = TurnFacts(
+    turn_id="t1", model="m\u2028", created=1, dispatch=True, diagnostics={"type": "unavailable", "why": "\x85"}
+)
 
 
 def _anthropic(framing: Framing) -> Encoder:

@@ -8,7 +8,7 @@ the engine's work, and no call follows it. No engine's own vocabulary leaks out 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
@@ -34,6 +34,7 @@ __all__ = [
     "Step",
     "TokenBatch",
     "TokenLogprob",
+    "Vectors",
     "Why",
     "worker_number",
 ]
@@ -188,6 +189,15 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
+class Vectors(list[list[float]]):
+    """The vectors of some inputs, in their order. `tokens` is how many the model that read them counted; None where it
+    does not say."""
+
+    def __init__(self, vectors: Iterable[list[float]] = (), tokens: int | None = None) -> None:
+        super().__init__(vectors)
+        self.tokens = tokens
+
+
 class Receiver(Protocol):
     """What a generation is pushed into. One call brings all that one wake-up brought. No call comes before `submit`
     has returned, and none after `done`, `failed` or the generation's `abort`."""
@@ -282,7 +292,8 @@ class Engine(Protocol):
         ...
 
     async def embed(self, inputs: Sequence[str]) -> list[list[float]]:
-        """Embeddings, where capabilities say so; else EngineError(invalid_request)."""
+        """Embeddings, where capabilities say so; else EngineError(invalid_request). An engine that says how many
+        tokens they were gives `Vectors`."""
         ...
 
     async def close(self) -> None:

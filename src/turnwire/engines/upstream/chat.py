@@ -24,6 +24,7 @@ from turnwire.engines.interface import (
     GenerateRequest,
     TokenBatch,
     TokenLogprob,
+    Vectors,
 )
 from turnwire.engines.upstream.chat_body import chat_body
 from turnwire.engines.upstream.details import Details, readable
@@ -253,8 +254,13 @@ class _Embedding(msgspec.Struct):
     embedding: list[float]
 
 
+class _EmbeddingUsage(msgspec.Struct):
+    prompt_tokens: int | None = None
+
+
 class _Embeddings(msgspec.Struct):
     data: list[_Embedding]
+    usage: _EmbeddingUsage = msgspec.field(default_factory=_EmbeddingUsage)
 
 
 class OpenAIEngine(HTTPEngine):
@@ -338,4 +344,5 @@ class OpenAIEngine(HTTPEngine):
     async def embed(self, inputs: Sequence[str]) -> list[list[float]]:
         """Embeddings by the same server."""
         answer = await self._ask("/embeddings", _Embeddings, {"model": self._model, "input": list(inputs)})
-        return [entry.embedding for entry in sorted(answer.data, key=lambda entry: entry.index)]
+        made = (entry.embedding for entry in sorted(answer.data, key=lambda entry: entry.index))
+        return Vectors(made, answer.usage.prompt_tokens)

@@ -11,7 +11,7 @@ import asyncio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turnwire.engines.interface import EngineError
+from turnwire.engines.interface import EngineError, Vectors
 from turnwire.gateway.gateway import Gateway
 from turnwire.gateway.transports.http import read_arrival
 from turnwire.gateway.turns.admission import refuse_while_draining
@@ -40,6 +40,8 @@ class EmbeddingRoutes:
             vectors = await runtime.engine.embed(texts)
         except EngineError as error:
             raise failure_of(error) from None
+        if isinstance(vectors, Vectors) and vectors.tokens is not None:
+            tokens = vectors.tokens
         codes = ",".join(sorted({note.code for note in asked.notes}))
         headers = {"request-id": f"req_{mint()}"} | ({"x-turnwire-notes": codes} if codes else {})
         return Response(embeddings.answer(asked, vectors, tokens), headers=headers, media_type="application/json")
@@ -52,7 +54,8 @@ class EmbeddingRoutes:
 
 
 def _texts(asked: embeddings.Asked, runtime: ModelRuntime) -> tuple[list[str], int]:
-    """The inputs as text and their count in tokens, both by the served model's tokenizer."""
+    """The inputs as text and their count in tokens, both by the served model's tokenizer; where the model that embeds
+    counts by itself, its count is told."""
     texts, tokens, size = [], 0, runtime.tokenizer.vocab_size
     for entry in asked.inputs:
         if isinstance(entry, str):

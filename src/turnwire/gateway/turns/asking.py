@@ -17,7 +17,7 @@ from turnwire.protocols.context import key_rank
 from turnwire.protocols.wire import TurnFailure
 from turnwire.turns import Note, Sampling
 
-__all__ = ["engine_request", "hints_of", "unsaid"]
+__all__ = ["engine_request", "hints_of", "stops_here", "unsaid"]
 
 
 def engine_request(
@@ -67,6 +67,13 @@ def unsaid(record: TurnRecord[Any]) -> tuple[Note, ...]:
     return (Note("routing.session_end_unsaid", words),)
 
 
+def stops_here(record: TurnRecord[Any]) -> bool:
+    """Whether stop strings are looked for in the parsed answer. An engine would also find them in thoughts and markup;
+    it keeps them for raw completions, where it reads conversations, and where its scores must end with the text."""
+    sampling = record.inbound.conversation.sampling
+    return bool(sampling.stop) and record.exact and record.runtime.writes_prompts and sampling.logprobs is None
+
+
 def _bounded(record: TurnRecord[Any], sampling: Sampling, prefilled: int, resumed: int) -> Sampling:
     """`max_tokens` within what the window has left. A server that writes and counts the prompt itself sees to that by
     itself."""
@@ -84,4 +91,5 @@ def _bounded(record: TurnRecord[Any], sampling: Sampling, prefilled: int, resume
     wanted = sampling.max_tokens
     if wanted is not None:
         room = min(room, max(wanted - resumed, 1))
-    return msgspec.structs.replace(sampling, max_tokens=room)
+    stop = () if stops_here(record) else sampling.stop
+    return msgspec.structs.replace(sampling, max_tokens=room, stop=stop)

@@ -26,11 +26,17 @@ from turnwire.engines.interface import (
     RoutedReceiver,
     TokenBatch,
 )
-from turnwire.gateway.turns.asking import engine_request
+from turnwire.gateway.turns.asking import engine_request, stops_here
 from turnwire.gateway.turns.endings import ClientGone, ending, failure_of
 from turnwire.gateway.turns.output.log import OutputLog, Stamping
 from turnwire.gateway.turns.output.report import turn_report
-from turnwire.gateway.turns.output.steering import FirstCallOnly, ThinkingBudget, closing_text, thinking_budget
+from turnwire.gateway.turns.output.steering import (
+    AnswerStops,
+    FirstCallOnly,
+    ThinkingBudget,
+    closing_text,
+    thinking_budget,
+)
 from turnwire.gateway.turns.output.token_places import thought_tokens
 from turnwire.gateway.turns.record import TurnOutcome, TurnRecord
 from turnwire.gateway.turns.rounds import Rounds
@@ -99,6 +105,7 @@ class Turn:
         # Set once the stream is open and nothing else is to be done with its running text.
         self._feed: Callable[[str], Sequence[Event]] | None = None
         self._first_call: FirstCallOnly | None = None
+        self._stops: AnswerStops | None = None
         self._budget: ThinkingBudget | None = None
         self._head = b""
         self._generation: Generation | None = None
@@ -153,6 +160,8 @@ class Turn:
             dialect = record.dialect.without_calls() if forbidden else record.dialect
             self._parser = Parser(dialect, conversation.tools, start)
             self._bound_thoughts(start)
+            if stops_here(record):
+                self._stops = AnswerStops(conversation.sampling.stop)
         if not conversation.tool_choice.parallel:
             self._first_call = FirstCallOnly(record.dialect)
         prefill = runtime.tokenizer.encode(plan.prefill) if plan.prefill else []
@@ -240,7 +249,11 @@ class Turn:
         if self._first_call is not None:
             events = self._first_call.take(events)
             if self._first_call.over:
-                self._stop_after_call(self._first_call.kept)
+                self._stop_at(self._first_call.kept)
+        if self._stops is not None and self._stops.found is None:
+            events = self._stops.take(events)
+            if self._stops.found is not None:
+                self._stop_at(self._stops.kept, self._stops.found)
         self._witness.feed(events)
         stamped = self._stamping.stamp(events)
         if self.record.reply is not None:
@@ -249,17 +262,20 @@ class Turn:
 
     # ----------------------------------------------------------------------------------- what the client asked for
 
-    def _stop_after_call(self, kept: int) -> None:
-        """The client wants one call at a time: what came after the first is not part of the turn."""
-        if self._ended.done():
-            return
-        record = self.record
-        if self._parser is not None:
+    def _stop_at(self, kept: int, stop: str | None = None) -> None:
+        """What comes after a stop string, or after the one call that the client wants at a time, is not part of the
+        turn."""
+        ended, record = self._ended.done(), self.record
+        if self._parser is not None and (stop is not None or not ended):
             self._log.cut(kept, record.runtime.tokenizer)
             self._parser = None
-        self._stamping.notes.append(Note("calls.first_only", "The client asked for one call at a time."))
+        if ended:
+            return
+        if stop is None:
+            self._stamping.notes.append(Note("calls.first_only", "The client asked for one call at a time."))
         output = max(len(self._log.ids) - self._prefilled, 0)
-        self.done(Completion("stop", len(record.prompt.ids) + self._prefilled, output, self.usage.cached))
+        prompt = len(record.prompt.ids) + self._prefilled
+        self.done(Completion("stop", prompt, output, self.usage.cached, stop))
         if self._generation is not None:
             self._generation.abort()
 
@@ -389,9 +405,10 @@ class Turn:
         else:
             events, finished = [], Finished(self._reason(completion))
         assert isinstance(finished, Finished)
-        if completion.stop_sequence is not None:
-            finished = msgspec.structs.replace(finished, reason="stop_sequence", stop_sequence=completion.stop_sequence)
         last += self._stamped(events)
+        stop = completion.stop_sequence or (self._stops.found if self._stops is not None else None)
+        if stop is not None:
+            finished = msgspec.structs.replace(finished, reason="stop_sequence", stop_sequence=stop)
         last += self._violations()
         return last, finished
 
@@ -495,6 +512,7 @@ class Turn:
         self.sink.open()
         if self._head:
             self.sink.write(self._head)
-        steered = self._first_call is not None or self.record.reply is not None
+        steering = (self._first_call, self._stops, self.record.reply)
+        steered = any(each is not None for each in steering)
         if self._parser is not None and not steered:
             self._feed = self._parser.feed

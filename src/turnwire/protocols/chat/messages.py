@@ -40,6 +40,28 @@ _ROLES: Mapping[str, Role] = {
     "assistant": "assistant",
     "model": "assistant",
 }
+_MEMBERS = frozenset(
+    {
+        "role",
+        "content",
+        "refusal",
+        "reasoning",
+        "reasoning_content",
+        "reasoning_details",
+        "thinking",
+        "tool_calls",
+        "tool_call_id",
+        "function_call",
+        "annotations",
+        "cache_control",
+        "id",
+        "type",
+        "status",
+    }
+)
+"""Members of a message that are read, or that clients repeat from answers and that ask for nothing. A `name` is read of
+a tool's result alone: chat templates have no place for the names of speakers."""
+
 _TEXT_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 
 
@@ -83,7 +105,7 @@ def _message(data: bytes, limits: Limits) -> _Decoded:
     if not isinstance(wire, dict):
         raise invalid("", "must be an object with a role")
     role = wire.get("role")
-    notes: list[PartNote] = []
+    notes = _unused(wire)
     if role in ("tool", "function"):
         return _Decoded(result=_result(wire, notes), notes=tuple(notes))
     if not isinstance(role, str) or role not in _ROLES:
@@ -91,6 +113,13 @@ def _message(data: bytes, limits: Limits) -> _Decoded:
     kind = _ROLES[role]
     blocks = _said(wire, notes) if kind == "assistant" else parts(wire.get("content"), notes)
     return _Decoded(message=Message(role=kind, blocks=tuple(blocks)), notes=tuple(notes))
+
+
+def _unused(wire: dict[str, Any]) -> list[PartNote]:
+    """A note for each member of a message that has no effect here."""
+    known = _MEMBERS | {"name"} if wire.get("role") in ("tool", "function") else _MEMBERS
+    unused = [name for name, value in wire.items() if name not in known and value not in (None, [], {})]
+    return [PartNote("request.field_ignored", "", f"{name[:64]}: not used", name[:64]) for name in unused[:16]]
 
 
 def parts(content: Any, notes: list[PartNote]) -> list[Block]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from turnwire.protocols.chat.echo import Echo
 from turnwire.protocols.chat.messages import read_messages
-from turnwire.protocols.chat.tools import read_tool_choice, read_tools
+from turnwire.protocols.chat.tools import allowed_tools, read_tool_choice, read_tools
 from turnwire.protocols.context import dispatch_opt_in, side_class, turn_context
 from turnwire.protocols.fields.body import invalid
 from turnwire.protocols.fields.decoded import DecodedParts
@@ -48,7 +48,7 @@ class _Request:
         fields = self.fields
         model = fields.model()
         messages = read_messages(fields, self.cache)
-        tools = read_tools(fields, self.cache)
+        tools = allowed_tools(fields, read_tools(fields, self.cache))
         output = self._format()
         extensions = read_extensions(fields)
         stream = fields.flag("stream")

@@ -18,7 +18,7 @@ from turnwire.protocols.fields.reader import Fields
 from turnwire.protocols.limits import Limits
 from turnwire.turns import Tool, ToolChoice
 
-__all__ = ["read_tool_choice", "read_tools"]
+__all__ = ["allowed_tools", "read_tool_choice", "read_tools"]
 
 
 class OfferedTools(msgspec.Struct, frozen=True):
@@ -102,6 +102,24 @@ def _grammar(body: dict[str, Any]) -> dict[str, Any]:
     return {"grammar": definition, "grammar_syntax": grammar.get("syntax")}
 
 
+def allowed_tools(fields: Fields, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+    """The tools that the choice leaves on offer: all of them, unless it lists those that are allowed."""
+    choice = fields.value("tool_choice")
+    if not isinstance(choice, dict) or choice.get("type") != "allowed_tools":
+        return tools
+    allowed = choice.get("allowed_tools")
+    listed = allowed.get("tools") if isinstance(allowed, dict) else None
+    if not isinstance(listed, list) or not all(isinstance(tool, dict) for tool in listed):
+        raise invalid("tool_choice.allowed_tools.tools", "must be a list of tools")
+    bodies = [tool.get("function") or tool.get("custom") or tool for tool in listed]
+    names = {body.get("name") for body in bodies if isinstance(body, dict)}
+    unknown = sorted(map(str, names - {tool.name for tool in tools}))
+    if unknown:
+        raise invalid("tool_choice.allowed_tools.tools", f"names {unknown[0]!r}, which is not in tools")
+    fields.notes.add("tools.allowed_only", "only the allowed tools are shown; changing the list changes the prompt")
+    return tuple(tool for tool in tools if tool.name in names)
+
+
 def read_tool_choice(fields: Fields, tools: tuple[Tool, ...]) -> ToolChoice:
     """The choice; a named tool must be on offer."""
     choice = fields.value("tool_choice")
@@ -114,6 +132,10 @@ def read_tool_choice(fields: Fields, tools: tuple[Tool, ...]) -> ToolChoice:
         if choice == "required" and not tools:
             raise invalid("tool_choice", "is 'required' although no tools are offered")
         return ToolChoice(mode=choice, parallel=several)
+    if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
+        allowed = choice.get("allowed_tools")
+        required = isinstance(allowed, dict) and allowed.get("mode") == "required"
+        return ToolChoice(mode="required" if required else "auto", parallel=several)
     if isinstance(choice, dict):
         body = choice.get("function") or choice.get("custom") or choice
         name = body.get("name") if isinstance(body, dict) else None

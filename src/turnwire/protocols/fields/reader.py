@@ -37,6 +37,7 @@ class Fields:
             self.notes.add("request.surrogate_replaced", f"{count} lone surrogate escape(s) replaced by U+FFFD")
         self._raw = {name: raw for name, raw in opened.fields.items() if first_byte(raw) != "n"}
         self._values: dict[str, Any] = {}
+        self._opened: set[str] = set()
         for name in self._raw if refuse else ():
             row = table.get(name)
             if row is not None and row.use == "refused" and self._asks(name, row):
@@ -108,14 +109,12 @@ class Fields:
 
     def object(self, name: str) -> dict[str, Any] | None:
         """An object; members without a row are noted where the table has rows for its members."""
-        seen = name in self._values
         value = self.value(name)
         if value is None:
             return None
         if not isinstance(value, dict):
             raise invalid(name, "must be an object")
-        if not seen:
-            self._members(name, value)
+        self._open(name, value)
         return value
 
     def stops(self, name: str) -> tuple[str, ...]:
@@ -155,7 +154,14 @@ class Fields:
                     self.notes.add("request.field_ignored", f"{name[:64]}: not known here; not used")
             else:
                 self._note(name, row)
+                if first_byte(self._raw[name]) == "{":
+                    self._open(name, self._value(name))
         return self.notes.all()
+
+    def _open(self, name: str, value: dict[str, Any]) -> None:
+        if name not in self._opened:
+            self._opened.add(name)
+            self._members(name, value)
 
     def _members(self, name: str, members: dict[str, Any]) -> None:
         if not any(row.startswith(f"{name}.") for row in self._table):

@@ -1,17 +1,20 @@
-"""Where a turn is stopped or turned by what its client asked for: one call only, a bounded thought.
+"""Where a turn is stopped or turned by what its client asked for: one call only, stop strings, a bounded thought.
 
-Promise: constant work per batch, and none where the client asked for neither. What is kept of the output is a prefix of
-what the model said, so that the next prompt repeats it exactly.
+Promise: constant work per batch, and none where the client asked for none of them. What is kept of the output is a
+prefix of what the model said, so that the next prompt repeats it exactly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
+from turnwire.engines.http.stops import StopFinder
 from turnwire.parsers import Dialect, Start
 from turnwire.turns import BlockClosed, BlockDelta, BlockOpened, Conversation, Event, ToolCallClosed
 
-__all__ = ["FirstCallOnly", "ThinkingBudget", "closing_text", "thinking_budget"]
+__all__ = ["AnswerStops", "FirstCallOnly", "ThinkingBudget", "closing_text", "thinking_budget"]
 
 
 class FirstCallOnly:
@@ -44,6 +47,53 @@ class FirstCallOnly:
         if openers:
             return min(openers)
         return max((raw.rfind(closer) + len(closer) for closer in self._closers if closer in raw), default=0)
+
+
+class AnswerStops:
+    """Ends the answer at the first stop string in its prose. Thoughts, calls and markup may hold one. `found` is the
+    string that ended it, `kept` the raw characters before it; the start of what may become one is held back."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self.kept = 0
+        self.found: str | None = None
+        self._stops = stops
+        self._finder = StopFinder(stops)
+        self._held = 0
+        self._prose = -1
+
+    def take(self, events: Sequence[Event]) -> Sequence[Event]:
+        """The events up to the stop string."""
+        let: list[Event] = []
+        for event in events:
+            if self.found is not None:
+                break
+            raw = len(getattr(event, "raw", ""))
+            if isinstance(event, BlockOpened) and event.kind == "text":
+                self._prose, self._finder, self._held = event.index, StopFinder(self._stops), 0
+            if isinstance(event, BlockDelta) and event.index == self._prose:
+                self._look(event, raw, let)
+                continue
+            if isinstance(event, BlockClosed) and event.index == self._prose:
+                if self._held:
+                    let.append(BlockDelta(event.index, self._finder.flush()))
+                self._prose, self._held = -1, 0
+            self.kept += raw
+            let.append(event)
+        return let
+
+    def _look(self, event: BlockDelta, raw: int, let: list[Event]) -> None:
+        """Let through what is certain of more prose."""
+        shown = self._finder.feed(event.text)
+        if shown:
+            let.append(msgspec.structs.replace(event, text=shown))
+        if self._finder.found is None:
+            self.kept += raw
+            self._held += len(event.text) - len(shown)
+            return
+        self.found = self._finder.found
+        let.append(BlockClosed(event.index, "text"))
+        here = len(shown) - self._held
+        self.kept += here + (raw - len(event.text) if here >= 0 else 0)
 
 
 class ThinkingBudget:

@@ -62,6 +62,7 @@ class _WireBlock(msgspec.Struct):
     title: str | None = None
     context: str | None = None
     tool_name: str | None = None
+    citations: JSON = None
     server_name: str | None = None
 
 
@@ -244,6 +245,8 @@ class BlockReader:
         if not inner:
             yield self._opaque(wire.type, raw, path)
             return
+        if isinstance(wire.citations, dict) and wire.citations.get("enabled"):
+            self._note("request.field_ignored", path, "citations: not used; answers carry no citations", "citations")
         heading = "\n".join(line for line in (wire.title, wire.context) if line)
         if heading:
             yield TextBlock(text=heading + "\n\n")
