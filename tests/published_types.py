@@ -173,17 +173,22 @@ class PublishedTypes:
                 self.problems.append(f"{api} {told}: {where}: {first['msg']}: {json.dumps(value)[:600]}")
 
 
+@cache
+def repeated() -> dict[str, Any]:
+    """What a response repeats of a request that says nothing."""
+    inbound = responses.decode(b'{"input": "x"}', {}, stored=responses.Stored(history=()))
+    fields: dict[str, Any] = json.loads(b"{" + inbound.echo.fields[1:] + b"}")
+    return fields
+
+
 def _own_words(value: dict[str, Any]) -> dict[str, Any]:
-    """A response without what it repeats of its request as the client wrote it."""
+    """A response without what it repeats of its request: those are the client's words, whatever they are, and tests of
+    their own look at them."""
     if "response" in value:
         return {**value, "response": _own_words(value["response"])}
-    if "tools" not in value:
+    if value.get("object") != "response":
         return value
-    own = {**value, "tools": [tool for tool in value["tools"] if tool.get("type") == "function"]}
-    if not isinstance(value["instructions"], str):
-        own["instructions"] = None
-    if (value["reasoning"] or {}).get("summary") not in ("auto", "concise", "detailed"):
-        own["reasoning"] = {**(value["reasoning"] or {}), "summary": None}
+    own = {**value, **repeated()}
     if (value["error"] or {}).get("code") in CODES:
         own["error"] = {**value["error"], "code": "server_error"}
     return own
@@ -193,8 +198,7 @@ def _is_specified(event: dict[str, Any]) -> bool:
     """Whether the open specification has words for all that an event shows."""
     response = event.get("response") or {}
     items = (*response.get("output", ()), event.get("item") or {"type": "message"})
-    form = ((response.get("text") or {}).get("format") or {}).get("type")
-    return {item["type"] for item in items} <= SPECIFIED and form != "json_schema"
+    return {item["type"] for item in items} <= SPECIFIED
 
 
 def _shape(value: Any) -> Any:
