@@ -16,6 +16,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from turnwire.protocols import anthropic, chat, completions, responses
+from turnwire.protocols.fields.table import RESPONSES
 
 DELTAS = frozenset(
     {
@@ -188,7 +189,7 @@ def _own_words(value: dict[str, Any]) -> dict[str, Any]:
         return {**value, "response": _own_words(value["response"])}
     if value.get("object") != "response":
         return value
-    own = {**value, **repeated()}
+    own = {name: told for name, told in value.items() if name == "model" or name not in RESPONSES} | repeated()
     if (value["error"] or {}).get("code") in CODES:
         own["error"] = {**value["error"], "code": "server_error"}
     return own
