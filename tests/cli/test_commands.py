@@ -180,8 +180,30 @@ def test_a_config_file_is_written_shown_and_checked(tmp_path: Path, monkeypatch:
     file.write_text('[[model]]\nname = "a"\nengine = "vlm:x"\nkey_env = "NOT_SET"\ntemplate = "/none.jinja"\n')
     result = run("config", "check", str(file))
     assert result.exit_code == 1
-    for words in ("did you mean vllm", "NOT_SET", "/none.jinja does not exist"):
-        assert f"model a: {words}" in result.output or words in result.output
+    for line, words in ((3, "did you mean vllm"), (4, "NOT_SET"), (5, "/none.jinja does not exist")):
+        assert re.search(rf"{file}:{line}: model a: .*{words}", result.output)
+
+
+def test_a_file_that_cannot_start_is_not_fine_and_a_free_name_is_the_default_model(tmp_path: Path) -> None:
+    file = tmp_path / "turnwire.toml"
+    file.write_text('port = 1\nengine = "scripted:nope.jsonl"\n')
+    result = run("config", "check", str(file))
+    assert (result.exit_code, result.output) == (
+        1,
+        f"{file}:2: the file nope.jsonl of the scripted engine does not exist\n",
+    )
+    small = '[[model]]\nname = "small"\nengine = "embedded"\n'
+    file.write_text(small)
+    assert run("config", "check", str(file)).output.startswith(f"{file}: fine")
+    for wrong, line in (('name = "b"\nsource = "nothing"', 7), ('name = "./none.gguf"', 6), ('name = "b"', 7)):
+        engine = "embedded:none.gguf" if line == 7 and "source" not in wrong else "embedded"
+        file.write_text(f'{small}\n[[model]]\n{wrong}\nengine = "{engine}"\n')
+        result = run("config", "check", str(file))
+        assert result.exit_code == 1
+        assert re.search(rf"^{file}:{line}: model \S+: \S+ is neither a file, a folder", result.output)
+    shown = run("config", "show", "--config", str(file)).output
+    assert f"({file}:1)" in shown.splitlines()[0]
+    assert f"({file}:5)" in shown.splitlines()[1]
 
 
 def test_an_impossible_port_is_said() -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from turnwire.cli.fetch_model import fetch_model as command
 from turnwire.engines.embedded import downloads
-from turnwire.engines.embedded.downloads import DownloadError, KnownModel, Part, fetch_model, resolve_model
+from turnwire.engines.embedded.downloads import DownloadError, KnownModel, Part, fetch_model, is_model, resolve_model
 
 CONTENT = [b"GGUF" + bytes(range(256)) * 40, b"second part " * 300, b"the end"]
 WHOLE = b"".join(CONTENT)
@@ -166,6 +166,8 @@ def test_names_files_and_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert resolve_model(empty) == empty / "big-00001-of-00012.gguf"
     with pytest.raises(DownloadError, match=r"qwen2\.5-coder-1\.5b"):
         resolve_model("qwen9")
+    named = ("Qwen2.5-Coder-1.5B", "maker/repo:Q8_0", str(empty), "qwen9", str(tmp_path / "none.gguf"))
+    assert [is_model(text) for text in named] == [True, True, True, False, False]
 
 
 @pytest.mark.parametrize("known", downloads.KNOWN_MODELS.values(), ids=lambda known: known.name)

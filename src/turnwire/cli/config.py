@@ -65,9 +65,10 @@ def show(config: str | None, everything: bool, as_json: bool, **flags: Any) -> N
         click.echo("Nothing is set: every setting has its default (--all lists them).")
     for name, value, origin in rows:
         if name == "models":
-            for model in loaded.settings.models:
+            for number, model in enumerate(loaded.settings.models):
                 shown = {key: each for key, each in msgspec.to_builtins(model).items() if each}
-                click.echo(f"model {model.name}: {msgspec.json.encode(shown).decode()}  ({origin})")
+                at = loaded.origins[f"models[{number}]"]
+                click.echo(f"model {model.name}: {msgspec.json.encode(shown).decode()}  ({at})")
             continue
         click.echo(f"{name} = {msgspec.json.encode(value).decode()}  ({origin})")
 
@@ -79,7 +80,7 @@ def check(file: str | None) -> None:
     from turnwire.gateway.setup.config_check import problems
 
     loaded = _loaded({}, file)
-    found = problems(loaded.settings, os.environ)
+    found = problems(loaded.settings, os.environ, loaded.origins)
     for problem in found:
         click.echo(problem, err=True)
     if found:

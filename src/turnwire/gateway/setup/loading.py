@@ -31,7 +31,8 @@ _PLACE = re.compile(r" - at `\$(.*)`$")
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """The settings, where each one that is not a default was set, and notes on what means nothing here."""
+    """The settings, where each one that is not a default was set, and notes on what means nothing here. Places in the
+    `[[model]]` tables are called `models[0]` (the table) and `models[0].engine`."""
 
     settings: Settings
     origins: dict[str, str]
@@ -62,7 +63,7 @@ class _File:
         for number, line in enumerate(self._text.splitlines(), 1):
             if re.match(r"\s*\[\[\s*model\s*\]\]", line):
                 at, inside = at + 1, True
-                if name == "model" and table is None:
+                if name == "model" and table in (None, at):
                     return f"{self.path}:{number}"
             elif line.lstrip().startswith("[") and not header.match(line):
                 inside = inside and re.match(r"\s*\[\s*model\s*\.", line) is not None
@@ -115,6 +116,9 @@ def _take_file(file: _File, values: dict[str, Any], origins: dict[str, str]) -> 
         if name == "model" and isinstance(value, list):
             values["models"] = [_table(file, number, table) for number, table in enumerate(value)]
             origins["models"] = file.place("model")
+            for number, table in enumerate(values["models"]):
+                origins[f"models[{number}]"] = file.place("model", number)
+                origins |= {f"models[{number}].{each}": file.place(each, number) for each in table}
             continue
         if name == "tools" and isinstance(value, dict):
             values["tools"] = {label: _tool(file, label, table) for label, table in value.items()}
@@ -150,7 +154,7 @@ def _table(file: _File, number: int, table: Any) -> dict[str, Any]:
             raise SettingsError(f"{file.place(key, number)}: unknown setting '{key}' of a model.{hint}")
         known[name] = value
     if "name" not in known:
-        raise SettingsError(f"{file.place('model')}: every [[model]] needs a name.")
+        raise SettingsError(f"{file.place('model', number)}: every [[model]] needs a name.")
     return known
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from turnwire.engines.detection.probe import ServerFacts, ServerModel, find_server
 from turnwire.engines.detection.signs import ServerKind
-from turnwire.engines.embedded.downloads import Progress
+from turnwire.engines.embedded.downloads import Progress, is_model
 from turnwire.engines.embedded.engine import EmbeddedEngine, EmbeddedSettings
 from turnwire.engines.interface import Engine, EngineError, EngineInfo
 from turnwire.engines.pool.pool import PoolLimits, Worker, WorkerPool
@@ -35,7 +35,7 @@ from turnwire.profiles import ProfileBook, load_book
 from turnwire.prompts.prompt import Tokenizer
 from turnwire.prompts.tokenizers.gguf_file import GGUFError
 
-__all__ = ["is_path", "new_engine", "start_engines"]
+__all__ = ["embedded_model", "is_path", "new_engine", "start_engines"]
 
 log = logging.getLogger("turnwire.assembly")
 
@@ -74,6 +74,16 @@ async def new_engine(
     start = _Start(model, settings, load_book(settings.profiles), [parse_spec(text)])
     await start.find_servers()
     return start.another(tokenizer, like)
+
+
+def embedded_model(model: ModelSettings, spec: EngineSpec, *, table: bool) -> str | None:
+    """What the embedded engine runs; None is its default model. The name in a `[[model]]` table may be free, for
+    clients only, and then means the default model too; a path or a name given as `--model`, is always meant."""
+    said = spec.target or model.source
+    if said or not model.name:
+        return said or None
+    free = table and "/" not in model.name and not model.name.endswith(".gguf") and not is_model(model.name)
+    return None if free else model.name
 
 
 class _Start:
@@ -225,7 +235,8 @@ class _Start:
     async def embedded(self, progress: Progress | None) -> Started:
         """The model in this process: everything comes from its file."""
         shape = EmbeddedSettings(window=self._model.window, gpu_layers=self._model.gpu_layers)
-        engine = EmbeddedEngine(self._specs[0].target or self._place, settings=shape, progress=progress)
+        meant = embedded_model(self._model, self._specs[0], table=bool(self._settings.models))
+        engine = EmbeddedEngine(meant, settings=shape, progress=progress)
         try:
             info = await engine.start()
             source = self._source(str(engine.model_path), builtin=True)
