@@ -10,6 +10,7 @@ import copy
 import gzip
 import json
 import random
+import zlib
 from collections import deque
 from typing import Any
 
@@ -114,6 +115,9 @@ BODIES = tuple(row for row in ROUTES if row.path in GOOD and row.method == "POST
 TURNS = tuple(row for row in BODIES if row.streams)
 
 
+GZIP = b"\x1f\x8b\x08"
+
+
 class Request(msgspec.Struct, frozen=True):
     """One request; `route` is the row of the table of routes that it was made for."""
 
@@ -122,6 +126,11 @@ class Request(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, str], ...]
     body: bytes
     route: str
+
+    @property
+    def plain(self) -> bytes:
+        """The body as it was before it was compressed."""
+        return zlib.decompressobj(31).decompress(self.body) if self.body.startswith(GZIP) else self.body
 
     def __str__(self) -> str:
         return f"{self.method} {self.path[:80]} {self.headers} {self.body[:2000]!r}"

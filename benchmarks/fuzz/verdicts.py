@@ -70,7 +70,7 @@ def _refusal(request: Request, answer: Answer) -> str | None:
 def _failed_late(request: Request, answer: Answer) -> bool:
     """Whether an engine failed after text was shown on Messages, whose clients take only a cut for an error then."""
     begun = b"content_block_start" in answer.body and b"message_stop" not in answer.body
-    return request.route == "POST /v1/messages" and FULL in request.body and begun
+    return request.route == "POST /v1/messages" and FULL in request.plain and begun
 
 
 def stream_fault(route: str, body: bytes) -> str | None:

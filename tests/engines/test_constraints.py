@@ -388,3 +388,17 @@ def test_hostile_schemas_stay_bounded() -> None:
         assert len(grammar.text(grammar.json(schema))) < 2_000_000
     assert faults(value, deep) == ()
     assert len(faults({f"p{n}": 1 for n in range(3000)}, wide)) == 8
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"allOf": [False, 1]},
+        {"allOf": [{"properties": ["a"], "required": "a"}]},
+        {"type": "object", "properties": {"a": {}}, "required": [{"a": 1}, ["a"], "a"]},
+        {"properties": 1, "required": [1], "allOf": [{"required": [{}]}, {"properties": {"a": {"type": "string"}}}]},
+    ],
+)
+def test_a_schema_that_no_validator_would_take_still_has_a_grammar(schema: dict[str, Any]) -> None:
+    grammar = Grammar()
+    assert grammar.json(schema)

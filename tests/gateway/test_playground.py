@@ -109,6 +109,8 @@ async def test_where_there_are_keys_a_tab_brings_one(serve: Serve, tmp_path: Pat
         assert "needs an API key" in (await until(socket, "failed"))[-1]["message"]
         await socket.send_json({"type": "ask", "text": "Hi."})
         assert "hello" in (await until(socket, "failed"))[-1]["message"]
+        await socket.send_json({"type": "hello", "key": "no header\u2028carries this"})
+        await until(socket, "failed")
         await socket.send_json({"type": "hello", "key": "tw-secret", "tools": "off"})
         await until(socket, "ready")
         await socket.send_json({"type": "ask", "text": "Hi."})

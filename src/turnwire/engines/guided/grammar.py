@@ -209,8 +209,7 @@ class _SchemaWriter:
     def _object(self, schema: Mapping[str, Any], hint: str, depth: int) -> str:
         properties = schema.get("properties")
         properties = properties if isinstance(properties, Mapping) else {}
-        required = schema.get("required")
-        required = set(required) if isinstance(required, list) else set()
+        required = set(_names(schema.get("required")))
         extra = schema.get("additionalProperties", not properties)
         if not properties and extra is True and not required:
             return "object"
@@ -232,11 +231,11 @@ class _SchemaWriter:
         for part in schema["allOf"]:
             part = resolve_ref(part["$ref"], self._root) if isinstance(part, Mapping) and "$ref" in part else part
             if isinstance(part, Mapping):
-                merged["properties"] = {**merged.get("properties", {}), **part.get("properties", {})}
-                merged["required"] = [*merged.get("required", []), *part.get("required", [])]
+                merged["properties"] = _members(merged.get("properties")) | _members(part.get("properties"))
+                merged["required"] = [*_names(merged.get("required")), *_names(part.get("required"))]
                 merged.update((key, value) for key, value in part.items() if key not in ("properties", "required"))
-        if not merged["properties"]:
-            del merged["properties"]
+        if not merged.get("properties"):
+            merged.pop("properties", None)
         return merged
 
     def _reference(self, name: str, hint: str, depth: int) -> str:
@@ -244,6 +243,14 @@ class _SchemaWriter:
             rule = self._refs[name] = self._grammar.reserve(name.rsplit("/", 1)[-1])
             self._grammar.define(rule, self.write(resolve_ref(name, self._root), hint, depth + 1))
         return self._refs[name]
+
+
+def _members(properties: Any) -> dict[str, Any]:
+    return dict(properties) if isinstance(properties, Mapping) else {}
+
+
+def _names(required: Any) -> list[str]:
+    return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
 
 
 def _dump(value: Any) -> str:

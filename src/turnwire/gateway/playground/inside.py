@@ -29,7 +29,7 @@ class InsideEndpoint(Endpoint):
         super().__init__("http://inside")
         self._app = app
         self._head = [(b"host", host.encode("latin-1")), (b"content-type", b"application/json")]
-        self._head += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        self._head += [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
 
     async def _json(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
         """A whole answer: lists of models, embeddings, completions that do not stream."""
