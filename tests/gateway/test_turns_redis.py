@@ -8,8 +8,9 @@ from itertools import pairwise
 
 import pytest
 
+from tests.gateway.client_habits import chat, written
 from tests.gateway.conftest import Serve
-from tests.gateway.test_replicas import DIALECTS, FOLDER, chat, difference, written
+from tests.gateway.test_replicas import DIALECTS, FOLDER, difference
 from turnwire.gateway.stores.turns_redis import RedisTurnStore
 from turnwire.gateway.turns.runtime import ModelRuntime
 from turnwire.prompts.recall.seals import Sealer
