@@ -165,6 +165,7 @@ async def test_what_cannot_see_gets_a_placeholder_and_a_note(kind: str, tmp_path
         assert "See:[image]" in load_tokenizer(None).decode(prompt)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sees", [True, False])
 @pytest.mark.parametrize("kind", list(SEEING))
 async def test_lists_and_doctor_claim_what_the_engine_can_do(kind: str, sees: bool, tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from turnwire.gateway.stores.outage import Outage
 from turnwire.gateway.stores.store_redis import RedisStore
 from turnwire.gateway.stores.turns_redis import RedisTurnStore
 
+pytestmark = pytest.mark.slow
+
 KEY = "a seal key of the test's own"
 SYSTEM = "You are careful. " * 120
 LINES = [{"text": f"Word {number}."} for number in range(60)]

@@ -17,6 +17,8 @@ from turnwire.protocols.hosted.offer import HostedOffer
 from ..conftest import Client, Serve
 from .test_rounds import assembled, call, messages, said, user
 
+pytestmark = pytest.mark.slow
+
 EXECUTION = {"type": "code_execution_20250825", "name": "code_execution"}
 SDK_EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 
