@@ -33,7 +33,7 @@ class SettingsError(ValueError):
 
 
 class ModelDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What requests get that say nothing themselves."""
+    """Values for requests that set none of their own."""
 
     max_tokens: Annotated[_Tokens | None, Meta(description="Longest answer.")] = None
     temperature: Annotated[float, Meta(ge=0, le=10)] | None = None
@@ -54,7 +54,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     )
     engines: Annotated[tuple[str, ...], Meta(description="Several workers of one kind that serve it.")] = ()
     source: Annotated[
-        str | None, Meta(description="A folder, GGUF file or hub id with its tokenizer and template.  [name]")
+        str | None, Meta(description="Its files: a folder, a GGUF file, a hub id or a fetchable model; else its name.")
     ] = None
     upstream_model: Annotated[str | None, Meta(description="Its name at the engine, where that is another one.")] = None
     key_env: Annotated[str | None, Meta(description="Environment variable that holds the engine's API key.")] = None
@@ -69,8 +69,8 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     history_thinking: Annotated[_History | None, Meta(description="As the setting of the same name.")] = None
     content_control: Annotated[_ContentControl | None, Meta(description="As the setting of the same name.")] = None
     gpu_layers: Annotated[_Layers | None, Meta(description="Embedded engine: layers on the GPU; -1 is all.")] = None
-    defaults: Annotated[ModelDefaults, Meta(description="What requests get that say nothing.")] = ModelDefaults()
-    roles: Annotated[tuple[Role, ...], Meta(description="What it stands in for; see docs/models.md.")] = ()
+    defaults: Annotated[ModelDefaults, Meta(description="Values for requests that set none.")] = ModelDefaults()
+    roles: Annotated[tuple[Role, ...], Meta(description="Which requests it takes; see docs/gateway.md.")] = ()
     fallbacks: Annotated[tuple[_Name, ...], Meta(description="Who answers, in order, while its workers are gone.")] = ()
 
     @property
