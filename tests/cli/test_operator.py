@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from tests.gateway.conftest import Serve, serve  # noqa: F401 - a fixture
 from turnwire.cli.main import main
+from turnwire.gateway.door.keys import hash_key
+from turnwire.harness import announced
 
 BODY = {"model": "test-model", "max_tokens": 500, "messages": [{"role": "user", "content": "Hi."}]}
 
@@ -48,3 +52,62 @@ async def test_what_cannot_be_shown_is_said(serve: Serve) -> None:  # noqa: F811
     assert "turnwire serve" in told.output
     told = await run("top", "--once", "--url", "ftp://x")
     assert "not an http address" in told.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shows"),
+    [
+        (("explain",), "turn "),
+        (("top", "--once"), "0 live"),
+        (("keys", "usage"), "anonymous"),
+        (("chat", "Hi."), "Hi."),
+    ],
+)
+async def test_a_gateway_on_another_port_is_found(
+    serve: Serve,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    shows: str,
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("TURNWIRE_URL", raising=False)
+    monkeypatch.setattr("turnwire.cli.gateway.DEFAULT_URL", "http://127.0.0.1:9")
+    client = await serve({"text": "Hm.\n</think>\n\nHi."})
+    await client.post("/v1/messages", BODY)
+    with announced(client.base):
+        told = await run(*arguments)
+        named = await run(*arguments, "--url", "http://127.0.0.1:9")
+    assert told.exit_code == 0, told.output
+    assert f"No gateway at http://127.0.0.1:9; using the one at {client.base}.\n" in told.stderr
+    assert shows in told.stdout
+    assert named.exit_code != 0
+    assert "using the one at" not in named.output
+    told = await run(*arguments)
+    assert told.exit_code != 0
+    assert "using the one at" not in told.output
+
+
+async def test_a_running_gateway_that_wants_a_key_is_named(
+    serve: Serve,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("TURNWIRE_URL", raising=False)
+    monkeypatch.setattr("turnwire.cli.gateway.DEFAULT_URL", "http://127.0.0.1:9")
+    keys = tmp_path / "keys.toml"
+    keys.write_text(f'[[key]]\nname = "chief"\nhash = "{hash_key("s" * 32)}"\nscopes = ["admin"]\n')
+    client = await serve({"text": "Hi."}, keys=str(keys))
+    with announced(client.base):
+        told = await run("explain")
+        let_in = await run("explain", "--key", "s" * 32)
+    assert told.exit_code == 1
+    assert f"{client.base}/admin/turns?limit=1000 answered 401. Give a key" in told.stderr
+    assert let_in.stderr.endswith(f"{client.base}.\nError: No turn has ended yet.\n")
+
+
+async def test_help_names_where_the_gateway_is_looked_for() -> None:
+    shown = " ".join((await run("explain", "--help")).output.split())
+    assert "$TURNWIRE_URL, else http://127.0.0.1:8390, else one that runs here" in shown
+    assert "$TURNWIRE_API_KEY" in shown

@@ -223,7 +223,7 @@ def test_another_server_is_told_from_a_gateway(listing, monkeypatch):
 
 def test_a_gateway_on_another_port_is_found(listing, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr("turnwire.cli.launch.command.DEFAULT_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr("turnwire.cli.gateway.DEFAULT_URL", "http://127.0.0.1:9")
     gone = tmp_path / "turnwire" / "gateways" / "999999999.json"
     with announced(listing):
         gone.write_text('{"url": "http://127.0.0.1:9"}')

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-__all__ = ["DiscoveryError", "ListedModel", "choose", "find_gateway", "served_models"]
+__all__ = ["DiscoveryError", "GatewayRefusal", "ListedModel", "choose", "find_gateway", "served_models"]
 
 _TIMEOUT_S = 5.0
 # A gateway that does not say is taken to have a small window: a client that compacts early beats one that overflows.
@@ -25,6 +25,10 @@ _DEFAULT_OUTPUT = 8_192
 
 class DiscoveryError(RuntimeError):
     """No usable gateway at the address; the message says why."""
+
+
+class GatewayRefusal(DiscoveryError):
+    """A server answers at the address, and wants another key."""
 
 
 class ListedModel(msgspec.Struct, frozen=True):
@@ -49,8 +53,10 @@ def served_models(url: str, key: str) -> list[ListedModel]:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
             body = json.loads(answer.read())
     except urllib.error.HTTPError as error:
-        hint = " Give its key with --key or TURNWIRE_API_KEY." if error.code in (401, 403) else ""
-        raise DiscoveryError(f"{url}/v1/models answered {error.code}.{hint}") from None
+        said = f"{url}/v1/models answered {error.code}."
+        if error.code in (401, 403):
+            raise GatewayRefusal(f"{said} Give its key with --key or TURNWIRE_API_KEY.") from None
+        raise DiscoveryError(said) from None
     except (OSError, http.client.HTTPException) as error:
         raise DiscoveryError(f"No gateway answers at {url} ({error}). Start one with `turnwire serve`.") from None
     except ValueError:

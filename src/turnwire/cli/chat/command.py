@@ -9,11 +9,13 @@ from pathlib import Path
 
 import click
 
+from turnwire.cli.gateway import URL_DEFAULT, URL_VARIABLE, gateway_url
+
 __all__ = ["chat"]
 
 
 @click.command()
-@click.option("--url", default="http://127.0.0.1:8390", envvar="TURNWIRE_URL", show_default=True, help="The server.")
+@click.option("--url", envvar=URL_VARIABLE, help=f"The server.  {URL_DEFAULT}")
 @click.option("--key", envvar="TURNWIRE_API_KEY", help="The server's key.  [default: $TURNWIRE_API_KEY]")
 @click.option("--model", help="Model id.  [default: the server's first]")
 @click.option("--system", default="", help="Instructions for the model.")
@@ -34,7 +36,7 @@ __all__ = ["chat"]
 )
 @click.argument("question", required=False)
 def chat(
-    url: str,
+    url: str | None,
     key: str | None,
     model: str | None,
     system: str,
@@ -54,7 +56,7 @@ def chat(
     options = {"max_tokens": max_tokens, "temperature": temperature}
     run(
         Request(
-            url=url,
+            url=gateway_url(url, key),
             key=key,
             model=model,
             system=system,

@@ -6,6 +6,7 @@ that says what to change.
 
 from __future__ import annotations
 
+import functools
 import http.client
 import ssl
 import urllib.error
@@ -16,6 +17,7 @@ from urllib.parse import quote, urlsplit
 import click
 import msgspec
 
+from turnwire.cli.gateway import URL_DEFAULT, URL_VARIABLE, gateway_url
 from turnwire.engines.pool.read_ahead import Warmed
 from turnwire.gateway.door.usage import UsageRow
 from turnwire.gateway.telemetry.journal import TurnSummary
@@ -29,12 +31,15 @@ _WARM_TIMEOUT_S = 300.0
 
 
 def gateway_options(command: Any) -> Any:
-    """The options that say which gateway is meant."""
+    """The options that say which gateway is meant; the command gets the address of one that runs, if one does."""
+
+    @functools.wraps(command)
+    def found(*, url: str | None, key: str | None, **options: Any) -> Any:
+        return command(url=gateway_url(url, key), key=key, **options)
+
     key = click.option("--key", envvar=KEY_VARIABLE, help=f"A key with the admin scope.  [default: ${KEY_VARIABLE}]")
-    url = click.option(
-        "--url", default="http://127.0.0.1:8390", envvar="TURNWIRE_URL", show_default=True, help="The gateway."
-    )
-    return url(key(command))
+    url = click.option("--url", envvar=URL_VARIABLE, help=f"The gateway.  {URL_DEFAULT}")
+    return url(key(found))
 
 
 def last_turns(url: str, key: str | None, *, session: str | None = None, limit: int = 1000) -> list[TurnSummary]:

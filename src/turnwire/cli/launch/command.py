@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from turnwire.cli.gateway import URL_DEFAULT, URL_VARIABLE, gateway_with_models
 from turnwire.harness import (
     HARNESSES,
     KEY_VARIABLE,
@@ -22,15 +23,12 @@ from turnwire.harness import (
     HarnessMissing,
     LaunchPlan,
     choose,
-    find_gateway,
     run_plan,
-    running_gateways,
     shell_script,
 )
 
-__all__ = ["DEFAULT_URL", "client_options", "endpoint_of", "launch", "run_client"]
+__all__ = ["client_options", "endpoint_of", "launch", "run_client"]
 
-DEFAULT_URL = "http://127.0.0.1:8390"
 SMALL_WINDOW = 24_000
 """Agents of the size of Claude Code need about this much for their own tools and instructions."""
 
@@ -56,7 +54,7 @@ def client_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--url", envvar="TURNWIRE_URL", help=f"The gateway.  [default: {DEFAULT_URL}, else one that runs here]")
+@click.option("--url", envvar=URL_VARIABLE, help=f"The gateway.  {URL_DEFAULT}")
 @click.option("--model", help="Model id.  [default: the gateway's default model]")
 @client_options
 @click.option("--print", "show", is_flag=True, help="Print a shell script that does the same, and run nothing.")
@@ -79,14 +77,10 @@ def launch(
     sessions. --fresh and --home keep a run apart.
     """
     harness = HARNESSES[client]
-    others = running_gateways() if url is None else ()
-    wanted = (url or DEFAULT_URL).rstrip("/").removesuffix("/v1")
     try:
-        found, models = find_gateway(wanted, key or "local", others)
+        found, models = gateway_with_models(url, key or "local")
     except DiscoveryError as error:
         raise click.ClickException(str(error)) from None
-    if found != wanted:
-        click.echo(f"No gateway at {wanted}; using the one at {found}.", err=True)
     endpoint = endpoint_of(harness, found, key or "local", models, model, api)
     if show:
         folder = (home or Path(tempfile.gettempdir()) / f"turnwire-{client}").absolute()

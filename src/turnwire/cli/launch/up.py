@@ -18,7 +18,8 @@ from pathlib import Path
 
 import click
 
-from turnwire.cli.launch.command import DEFAULT_URL, client_options, endpoint_of, run_client
+from turnwire.cli.gateway import DEFAULT_URL
+from turnwire.cli.launch.command import client_options, endpoint_of, run_client
 from turnwire.harness import HARNESSES, DiscoveryError, find_gateway, running_gateways, served_models
 
 __all__ = ["up"]
