@@ -9,11 +9,14 @@ from pathlib import Path
 import aiohttp
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from turnwire.capture.difference import ids_differ
 from turnwire.capture.format import CaptureError, ParsedBlock
 from turnwire.capture.reading import Capture
+from turnwire.cli.main import main
 from turnwire.engines.captured.files import load_capture
+from turnwire.gateway.door.keys import hash_key
 from turnwire.gateway.replay.replaying import Replayed, replay, replay_settings
 from turnwire.gateway.settings import Settings
 from turnwire.gateway.setup.assembly import AssemblyError
@@ -164,6 +167,26 @@ async def test_a_client_runs_again_without_its_engine(serve: Serve, tmp_path: Pa
     assert answer["content"][0]["thinking"].startswith("I look at both.")
     (summary,) = again.gateway.journal.last(1)
     assert "capture.other_prompt" in summary.notes
+
+
+async def test_requests_sent_again_say_how_they_failed(serve: Serve, tmp_path: Path) -> None:
+    folder, keys = tmp_path / "captures", tmp_path / "keys.toml"
+    client = await serve(*LINES, capture=str(folder))
+    await conversations.messages(client)
+    closed(client)
+    keys.write_text(f'[[key]]\nname = "k"\nhash = "{hash_key("right")}"\n')
+    guarded = await serve(*LINES, keys=str(keys))
+
+    async def sent(url: str, **environment: str | None) -> tuple[int, str, str]:
+        line = ["replay", str(folder), "--speed", "1000", "--to", url]
+        ran = await asyncio.to_thread(CliRunner().invoke, main, line, env=environment)
+        return ran.exit_code, ran.stdout.splitlines()[0].partition(" s, ")[2], ran.stderr
+
+    assert await sent(guarded.base, TURNWIRE_API_KEY="right") == (0, "0 failed", "")
+    code, told, hint = await sent(guarded.base, TURNWIRE_API_KEY=None)
+    assert (code, told) == (1, "3 failed: 3 x 401")
+    assert "give one with --key or TURNWIRE_API_KEY" in hint
+    assert await sent("http://127.0.0.1:9") == (1, "3 failed: 3 x no answer", "")
 
 
 async def test_a_capture_that_is_not_there_is_said(serve: Serve, tmp_path: Path) -> None:

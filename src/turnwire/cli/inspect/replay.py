@@ -1,7 +1,7 @@
 """`turnwire replay` and `turnwire repro`: run captured turns again, and cut out the smallest part that shows one.
 
 Promise: a difference ends with exit code 1 and is shown where it begins; a turn that could not be compared is listed
-and never counted as equal.
+and never counted as equal; a request that was sent again and failed ends with exit code 1 too.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from turnwire.capture.bundle import bundle
 from turnwire.capture.format import CapturedTurn, CaptureError, ParsedBlock, encode_line
 from turnwire.capture.reading import Capture
 from turnwire.engines.captured.files import load_capture
+from turnwire.harness.plan import KEY_VARIABLE
 
 if TYPE_CHECKING:
     from turnwire.gateway.settings import Settings
@@ -33,6 +34,7 @@ __all__ = ["replay", "repro"]
     "--to", "target", metavar="URL", help="Send the captured requests to this gateway, at the captured times."
 )
 @click.option("--speed", type=click.FloatRange(0.01, 1000), default=1.0, help="With --to: so many times faster.")
+@click.option("--key", envvar=KEY_VARIABLE, help=f"With --to: that gateway's key.  [default: ${KEY_VARIABLE}]")
 @click.option("--tokenizer", help="The model's tokenizer, where the capture was not made with the built-in one.")
 @click.option("--template", help="The model's chat template, likewise.")
 @click.option("--dialect", default="auto", help="Parse with this dialect instead of the captured one.")
@@ -43,6 +45,7 @@ def replay(
     as_engine: bool,
     target: str | None,
     speed: float,
+    key: str | None,
     tokenizer: str | None,
     template: str | None,
     dialect: str,
@@ -59,7 +62,8 @@ def replay(
         if target is not None:
             from turnwire.cli.inspect.load import send_again
 
-            asyncio.run(send_again(capture, target, speed))
+            if asyncio.run(send_again(capture, target, speed, key)):
+                sys.exit(1)
             return
         settings = replay_settings(capture, place, base)
         if as_engine:
