@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
-from datetime import UTC, datetime, timedelta
+from collections.abc import MutableMapping
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from turnwire.cli.main import main
+from turnwire.gateway.apis.refusals import refusal
 from turnwire.gateway.door import keys
-from turnwire.gateway.door.guard import KeyUse
+from turnwire.gateway.door.guard import Guard, KeyUse
 from turnwire.gateway.door.keys import ANONYMOUS, Key, Keyring, KeysError, hash_key, new_key, presented, ranked
 from turnwire.protocols.context import PRIORITY_BOUND
 from turnwire.protocols.wire import TurnFailure
@@ -121,7 +125,7 @@ def test_who_waits_as_long_as_told_is_let_in() -> None:
         use.ask()
 
 
-def test_a_key_opens_nothing_after_its_time() -> None:
+def test_a_keys_time_ends_in_any_zone() -> None:
     now = datetime.now(UTC)
     ring = Keyring(
         [
@@ -130,7 +134,38 @@ def test_a_key_opens_nothing_after_its_time() -> None:
             Key(name="naive", hash=hash_key("naive"), expires=(now - timedelta(seconds=1)).replace(tzinfo=None)),
         ]
     )
-    assert [ring.find(secret) is not None for secret in ("old", "new", "naive")] == [False, True, False]
+    assert [ring.find(secret) for secret in ("old", "new", "naive")] == [*ring.keys]
+    assert [key.expired(now) for key in ring.keys] == [True, False, True]
+    zoned = datetime(2026, 11, 16, 5, 36, tzinfo=timezone(timedelta(hours=2)))
+    assert f"{Key(name='zoned', hash='', expires=zoned).ends:%Y-%m-%d %H:%M}" == "2026-11-16 03:36"
+
+
+async def test_a_refused_key_is_told_why_and_leaves_a_line_without_the_key(caplog: pytest.LogCaptureFixture) -> None:
+    ended = datetime(2025, 11, 16, 3, 36, tzinfo=UTC)
+    ring = Keyring([Key(name="old", hash=hash_key("tw-secret-old"), expires=ended)])
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def unused(*_: Any) -> Any:
+        raise AssertionError
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    guard = Guard(unused, keys=ring, refuse=refusal)
+    caplog.set_level("INFO", "turnwire.gateway")
+    for secret, path in (("tw-secret-old", "/v1/messages"), ("tw-secret-other", "/v1/messages\nforged " + "x" * 999)):
+        headers = [(b"x-api-key", secret.encode())]
+        await guard({"type": "http", "path": path, "headers": headers}, unused, send)
+    error = {"type": "authentication_error", "message": "This API key expired on 2025-11-16 03:36 UTC."}
+    assert sent[0]["status"] == 401
+    assert json.loads(sent[1]["body"])["error"] == error
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines[0] == "refused /v1/messages authentication: This API key expired on 2025-11-16 03:36 UTC."
+    assert lines[1].startswith("refused /v1/messages\\nforged xxx")
+    assert lines[1].endswith("xxx authentication: This API key is not known here.")
+    assert len(lines) == 2
+    assert len(lines[1]) < 200
+    assert not any("secret" in line for line in lines)
 
 
 def test_a_changed_file_is_read_again_and_an_empty_one_lets_nobody_in(
@@ -162,6 +197,9 @@ def test_keys_are_listed_and_revoked(tmp_path: Path) -> None:
     run = CliRunner().invoke
     secret = run(main, ["keys", "new", "alice", *file, "--days", "30", "--per-minute", "9"]).output.splitlines()[0]
     run(main, ["keys", "new", "bob", *file, "--admin"])
+    again = run(main, ["keys", "new", "bob", *file])
+    assert again.exit_code == 1
+    assert "There is already a key called bob. Revoke it first, or choose another name." in again.output
     assert path.stat().st_mode & 0o777 == 0o600
     shown = run(main, ["keys", "list", *file]).output
     assert re.search(r"alice  tenant alice  inference  9 a minute  expires \d{4}-", shown)

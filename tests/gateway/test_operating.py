@@ -159,6 +159,7 @@ async def test_usage_is_counted_by_key_and_outlives_the_gateway(serve: Serve, tm
     assert (row["turns"], row["prompt"]) == (2, 2 * first["days"][0]["prompt"])
     shown = await _run(["keys", "usage", "--url", again.base, "--key", "r"])
     assert "alice" in shown
+    assert shown.split()[:6] == ["day", "key", "turns", "prompt", "cached", "output"]
 
 
 async def _run(arguments: list[str]) -> str:

@@ -74,9 +74,7 @@ def new(
     )
     before = Path(path).read_text(encoding="utf-8") if Path(path).exists() else ""
     if before and any(known.name == name for known in _ring(path).keys):
-        raise click.ClickException(
-            f"Two keys have the same name: {name}. Revoke the other one, or choose another name."
-        )
+        raise click.ClickException(f"There is already a key called {name}. Revoke it first, or choose another name.")
     _write(path, before + ("\n" if before else "") + _table(key))
     click.echo(secret)
     click.echo(f"Kept in {path} as a hash. Serve with: turnwire serve --keys {path}", err=True)
@@ -104,8 +102,8 @@ def list_keys(path: str, as_json: bool) -> None:
         words += [f"{key.tokens_per_day:,} tokens a day"] if key.tokens_per_day else []
         words += [f"{key.tokens_per_month:,} tokens a month"] if key.tokens_per_month else []
         words += [f"priority {key.priority}"] if key.priority else []
-        if key.expires is not None:
-            words.append(f"{'expired' if key.expired(now) else 'expires'} {key.expires:%Y-%m-%d %H:%M} UTC")
+        if key.ends is not None:
+            words.append(f"{'expired' if key.expired(now) else 'expires'} {key.ends:%Y-%m-%d %H:%M} UTC")
         click.echo("  ".join(words))
     if not found:
         click.echo("There are no keys; make one with: turnwire keys new NAME")
@@ -144,7 +142,7 @@ def usage(url: str, key: str | None, days: int, as_json: bool) -> None:
 
         click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
         return
-    click.echo(f"{'day':10}  {'key':20} {'turns':>7} {'read':>12} {'cached':>12} {'written':>10}")
+    click.echo(f"{'day':10}  {'key':20} {'turns':>7} {'prompt':>12} {'cached':>12} {'output':>10}")
     for row in found.days:
         click.echo(f"{row.day}  {row.key:20} {row.turns:>7,} {row.prompt:>12,} {row.cached:>12,} {row.output:>10,}")
 

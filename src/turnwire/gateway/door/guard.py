@@ -6,9 +6,11 @@ denies by default once a key is set, and bounds what one key may do at a time, o
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -20,6 +22,9 @@ from turnwire.gateway.routes import Access, access_of
 from turnwire.protocols.wire import ErrorReply, TurnFailure
 
 __all__ = ["Guard", "KeyUse"]
+
+log = logging.getLogger("turnwire.gateway")
+_SHOWN_PATH = 128
 
 
 class KeyUse:
@@ -95,6 +100,9 @@ class Guard:
             use = None if access == "open" else self._admit(access, headers)
             place = await self._shared.enter(use.key) if use is not None and self._shared is not None else None
         except TurnFailure as failure:
+            # Anybody may choose the path: none may break the line, or make it long.
+            shown = path[:_SHOWN_PATH].encode("unicode_escape").decode()
+            log.info("refused %s %s: %s", shown, failure.kind, failure.message, extra={"turnwire": {"api": shown}})
             await self._answer(scope, send, self._refuse(path, headers, failure))
             return
         if use is None:
@@ -126,6 +134,8 @@ class Guard:
             else:
                 message = "This API key is not known here."
             raise TurnFailure("authentication", message)
+        if key.expired(datetime.now(UTC)):
+            raise TurnFailure("authentication", f"This API key expired on {key.ends:%Y-%m-%d %H:%M} UTC.")
         if access not in key.scopes:
             raise TurnFailure("permission", f"The key '{key.name}' may not use {access} routes.")
         use = self._uses.get(key.name)

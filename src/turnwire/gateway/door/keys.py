@@ -55,11 +55,15 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     expires: datetime | None = None
 
     def expired(self, now: datetime) -> bool:
-        """Whether its time is over; a time without a zone is UTC."""
-        if self.expires is None:
-            return False
-        expires = self.expires if self.expires.tzinfo is not None else self.expires.replace(tzinfo=UTC)
-        return now >= expires
+        """Whether its time is over."""
+        return self.ends is not None and now >= self.ends
+
+    @property
+    def ends(self) -> datetime | None:
+        """`expires` in UTC; a time without a zone is UTC."""
+        if self.expires is None or self.expires.tzinfo is None:
+            return self.expires and self.expires.replace(tzinfo=UTC)
+        return self.expires.astimezone(UTC)
 
     @property
     def owner(self) -> str:
@@ -144,7 +148,7 @@ class Keyring:
             raise KeysError(f"The keys file {path} cannot be read: {error}") from None
 
     def find(self, secret: str | None) -> Key | None:
-        """The key that a secret belongs to. Every stored hash is compared, so that time says nothing."""
+        """The key that a secret belongs to, even an expired one. Every hash is compared, so that time says nothing."""
         if not self:
             return ANONYMOUS
         self._reread()
@@ -153,7 +157,7 @@ class Keyring:
         for key in self._keys:
             if hmac.compare_digest(digest, key.hash):
                 found = key
-        return found if secret and found is not None and not found.expired(datetime.now(UTC)) else None
+        return found if secret else None
 
     def _reread(self) -> None:
         if self._path is None or time.monotonic() - self._looked < _LOOK_SECONDS:
