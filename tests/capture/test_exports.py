@@ -230,7 +230,7 @@ async def test_the_commands(folder: Path, tmp_path: Path) -> None:
     bundle = str(tmp_path / "b.capture.jsonl")
     told = await run("repro", last.turn_id, str(folder), "-o", bundle)
     assert "the turn and 2 that it recalls" in told
-    assert "1 turns equal, 0 different, 0 not compared" in await run("replay", bundle)
+    assert "1 turn equal, 0 different, 0 not compared" in await run("replay", bundle)
     assert CliRunner().invoke(main, ["repro", "nobody", str(folder)]).exit_code == 1
 
 

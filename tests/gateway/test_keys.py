@@ -205,7 +205,7 @@ def test_keys_are_listed_and_revoked(tmp_path: Path) -> None:
     assert re.search(r"alice  tenant alice  inference  9 a minute  expires \d{4}-", shown)
     assert "bob  tenant bob  inference+admin" in shown
     assert secret not in shown
-    assert "Revoked alice. 1 keys" in run(main, ["keys", "revoke", "alice", *file]).output
+    assert "Revoked alice. 1 key is left" in run(main, ["keys", "revoke", "alice", *file]).output
     ring = Keyring.load(str(path))
     assert ([key.name for key in ring.keys], ring.find(secret)) == (["bob"], None)
     assert path.stat().st_mode & 0o777 == 0o600

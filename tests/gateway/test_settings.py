@@ -76,7 +76,12 @@ def test_flags_override_the_environment_which_overrides_the_file(tmp_path: Path)
         ('[[model]]\nengine = "embedded"', r":1: every \[\[model\]\] needs a name"),
         ('[[model]]\nname = "a"\n[[model]]\nname = "b"\nwindw = 3', r":5: unknown setting 'windw' of a model.*window"),
         ('[[model]]\nname = "a"\nwindow = 8\n[[model]]\nname = "b"\nwindow = -3', r":6: 'window' of a model"),
-        ('[[model]]\nname = "a"\nroles = ["boss"]', r":3: 'roles.*Invalid enum value 'boss'"),
+        ('[[model]]\nname = "a"\nroles = ["boss"]', r":3: 'roles.*: 'boss' is none of default, opus, .*review\.$"),
+        (
+            '[[model]]\nname = "a"\nroles = ["haiko"]',
+            r":3: 'roles.*: 'haiko' is none of default.*review\. Did you mean haiku\?$",
+        ),
+        ('history_thinking = "keeps"', r":1: .*: 'keeps' is none of keep, model, drop\. Did you mean keep\?$"),
         ('[[model]]\nname = "a"\n[model.defaults]\ntop_p = 3', r":4: 'defaults.top_p' of a model"),
         ('[[model]]\nname = "a"\n[[model]]\nname = "b"\naliases = ["a"]', r":4: two models are called 'a'"),
         ('[[model]]\nname = "a"\nroles = ["opus"]\n[[model]]\nname = "b"\nroles = ["opus"]', r":6: two models.*'opus'"),

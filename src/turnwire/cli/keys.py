@@ -125,7 +125,8 @@ def revoke(name: str, path: str) -> None:
     if any(key.name == name for key in _ring(path).keys):
         _write(path, before)
         raise click.ClickException(f"{path} is written in a way that cannot be changed here; remove the table by hand.")
-    click.echo(f"Revoked {name}. {len(found) - 1} keys are left in {path}.")
+    left = len(found) - 1
+    click.echo(f"Revoked {name}. {left} {'key is' if left == 1 else 'keys are'} left in {path}.")
 
 
 @keys.command()

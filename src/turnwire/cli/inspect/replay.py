@@ -103,7 +103,7 @@ async def _compare(capture: Capture, settings: Settings, only: str | None) -> in
                 click.echo(str(difference))
         else:
             equal += 1
-    click.echo(f"{equal} turns equal, {different} different, {skipped} not compared")
+    click.echo(f"{equal} {'turn' if equal == 1 else 'turns'} equal, {different} different, {skipped} not compared")
     return different
 
 

@@ -102,7 +102,8 @@ def _keys(settings: Settings) -> list[Finding]:
     if len(gone) == len(ring.keys):
         text = f"{settings.keys} holds no key that opens anything"
         return [Finding("keys", "error", text, f"turnwire keys new NAME --file {settings.keys}")]
-    findings = [Finding("keys", "fine", f"{len(ring.keys)} keys from {settings.keys}; nobody gets in without one")]
+    counted = "1 key" if len(ring.keys) == 1 else f"{len(ring.keys)} keys"
+    findings = [Finding("keys", "fine", f"{counted} from {settings.keys}; nobody gets in without one")]
     if gone:
         fix = f"turnwire keys revoke NAME --file {settings.keys}"
         findings.append(Finding("keys", "warning", f"expired: {', '.join(gone)}", fix))

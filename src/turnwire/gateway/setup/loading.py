@@ -12,7 +12,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -191,11 +191,26 @@ def _wrong(message: str, origins: Mapping[str, str], file: _File | None) -> str:
     words = _PLACE.sub("", message).replace("`", "'")
     in_model = re.match(r"\.models\[(\d+|\.\.\.)\]\.?(\w*)(.*)", path)
     if in_model and file is not None:
+        words = _choices_named(words, ModelSettings, in_model.group(2))
         return _wrong_model(words, in_model.group(2), in_model.group(3), file)
     name = re.match(r"\.(\w+)", path)
     if name is None:
         return f"A setting has a wrong value: {words}"
+    words = _choices_named(words, Settings, name.group(1))
     return f"{origins.get(name.group(1), 'a setting')}: '{name.group(1)}' has a wrong value: {words}"
+
+
+def _choices_named(words: str, kind: type[msgspec.Struct], name: str) -> str:
+    """Words on a value that is not among a setting's choices, with the choices; other words as they are."""
+    said = re.fullmatch(r"Invalid enum value '(.*)'", words, re.DOTALL)
+    choices = _choices(get_type_hints(kind).get(name)) if said else []
+    return f"'{said[1]}' is none of {', '.join(choices)}.{_hint(said[1], choices)}" if said and choices else words
+
+
+def _choices(hint: Any) -> list[str]:
+    if get_origin(hint) is Literal:
+        return [str(choice) for choice in get_args(hint)]
+    return [choice for part in get_args(hint) for choice in _choices(part)]
 
 
 def _wrong_model(words: str, name: str, rest: str, file: _File) -> str:
