@@ -9,18 +9,20 @@ from pathlib import Path
 import aiohttp
 import msgspec
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from turnwire.capture.difference import ids_differ
 from turnwire.capture.format import CaptureError, ParsedBlock
 from turnwire.capture.reading import Capture
 from turnwire.cli.main import main
 from turnwire.engines.captured.files import load_capture
+from turnwire.engines.embedded.downloads import DEFAULT_MODEL, KNOWN_MODELS, cache_folder
 from turnwire.gateway.door.keys import hash_key
 from turnwire.gateway.replay.replaying import Replayed, replay, replay_settings
 from turnwire.gateway.settings import Settings
 from turnwire.gateway.setup.assembly import AssemblyError
 
+from ..engines.embedded_fake import write_gguf
 from ..gateway.conftest import Client, Serve
 from . import conversations
 from .conversations import LINES
@@ -146,6 +148,35 @@ async def test_another_tokenizer_is_refused(serve: Serve, tmp_path: Path) -> Non
     capture.models["test-model"] = model
     with pytest.raises(CaptureError, match="--tokenizer"):
         await replayed(folder, capture=capture)
+
+
+async def test_a_model_on_disk_gives_its_tokenizer_by_its_name(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    known, folder = KNOWN_MODELS[DEFAULT_MODEL], tmp_path / "captures"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache_folder().mkdir(parents=True)
+    file = write_gguf(cache_folder() / known.file)
+    client = await serve(*LINES, model=file.stem, tokenizer=str(file), capture=str(folder))
+    body = {"model": file.stem, "messages": [{"role": "user", "content": "Hi."}]}
+    assert (await client.post("/v1/chat/completions", body))[0] == 200
+    closed(client)
+
+    async def run(*options: str) -> Result:
+        return await asyncio.to_thread(CliRunner().invoke, main, ["replay", str(folder), *options])
+
+    for name in (known.name, known.file, file.stem.upper(), str(file)):
+        ran = await run("--tokenizer", name)
+        assert (ran.exit_code, ran.output) == (0, "1 turn equal, 0 different, 0 not compared\n")
+    caplog.clear()
+    said = "captured with another tokenizer; give that model's folder, GGUF file or name with --tokenizer."
+    assert (await run()).output == f"Error: {file.stem} was {said}\n"
+    assert not caplog.records
+    # The embedded engine says the same name of the file that it runs, which then needs no flag.
+    capture = load_capture(str(folder))
+    capture.models[file.stem] = msgspec.structs.replace(capture.models[file.stem], engine="embedded")
+    (found,) = await replayed(folder, capture=capture)
+    assert (found.skipped, found.differences) == ("", ())
 
 
 async def test_a_client_runs_again_without_its_engine(serve: Serve, tmp_path: Path) -> None:

@@ -35,8 +35,12 @@ __all__ = ["replay", "repro"]
 )
 @click.option("--speed", type=click.FloatRange(0.01, 1000), default=1.0, help="With --to: so many times faster.")
 @click.option("--key", envvar=KEY_VARIABLE, help=f"With --to: that gateway's key.  [default: ${KEY_VARIABLE}]")
-@click.option("--tokenizer", help="The model's tokenizer, where the capture was not made with the built-in one.")
-@click.option("--template", help="The model's chat template, likewise.")
+@click.option(
+    "--tokenizer",
+    help="The captured model's folder, GGUF file, hub id, or name in `turnwire models ls`.  [default: the file of the "
+    "model that the embedded engine ran, where it is on disk; else the tokenizer of the scripted engine]",
+)
+@click.option("--template", help="The captured model's chat template.  [default: the one beside its tokenizer]")
 @click.option("--dialect", default="auto", help="Parse with this dialect instead of the captured one.")
 @click.option("--port", type=int, default=8390, show_default=True, help="With --as-engine: where to listen.")
 def replay(

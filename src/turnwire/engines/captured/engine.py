@@ -33,7 +33,10 @@ from turnwire.engines.interface import (
 from turnwire.prompts.prompt import Tokenizer
 from turnwire.turns import Note
 
-__all__ = ["CapturedEngine"]
+__all__ = ["OTHER_TOKENIZER", "CapturedEngine"]
+
+OTHER_TOKENIZER = "give that model's folder, GGUF file or name with --tokenizer"
+"""What to do about a capture that was made with another tokenizer."""
 
 
 def _named(ids: Sequence[int]) -> bytes:
@@ -67,7 +70,7 @@ class CapturedEngine:
 
     async def start(self) -> EngineInfo:
         same = tokenizer_print(self._tokenizer) == self._model.tokenizer
-        warning = "the capture was made with another tokenizer; give that one with --tokenizer"
+        warning = f"the capture was made with another tokenizer; {OTHER_TOKENIZER}"
         return EngineInfo(
             name="capture",
             model=self._model.id,

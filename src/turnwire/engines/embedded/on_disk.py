@@ -15,7 +15,7 @@ import msgspec
 
 from turnwire.engines.embedded.downloads import KNOWN_MODELS, DownloadError, cache_folder
 
-__all__ = ["DiskModel", "models_on_disk", "remove_model"]
+__all__ = ["DiskModel", "file_on_disk", "models_on_disk", "remove_model"]
 
 _LATER_PART = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.gguf$")
 
@@ -31,6 +31,15 @@ class DiskModel(msgspec.Struct, frozen=True, kw_only=True):
 def models_on_disk() -> list[DiskModel]:
     """Every model that needs no download."""
     return sorted([*_fetched(), *_from_hub()], key=lambda model: model.name.lower())
+
+
+def file_on_disk(name: str) -> str | None:
+    """The first file of the model that is called so; its file's name is a name too, with or without the ending."""
+    wanted = name.lower().removesuffix(".gguf")
+    for model in models_on_disk():
+        if wanted in (model.name.lower(), *(_stem(file).removesuffix(".gguf") for file in model.files)):
+            return model.files[0]
+    return None
 
 
 def remove_model(name: str) -> DiskModel:

@@ -7,6 +7,7 @@ capture. A turn that cannot be compared says why; it is never counted as equal.
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import AsyncIterator
@@ -21,7 +22,8 @@ from turnwire.capture.format import CapturedTurn, CaptureError, ParsedBlock
 from turnwire.capture.parsing import blocks_of
 from turnwire.capture.reading import Capture
 from turnwire.continuity import Verdict
-from turnwire.engines.captured.engine import CapturedEngine
+from turnwire.engines.captured.engine import OTHER_TOKENIZER, CapturedEngine
+from turnwire.engines.embedded.on_disk import file_on_disk
 from turnwire.gateway.apis.chat import Chat
 from turnwire.gateway.apis.completions import Completions
 from turnwire.gateway.apis.messages import Messages
@@ -45,6 +47,7 @@ from turnwire.protocols.wire import TurnFailure
 
 __all__ = ["Replayed", "replay", "replay_settings"]
 
+log = logging.getLogger("turnwire.replay")
 _COMPLETED = re.compile(r'"completed_at":(\d+)')
 
 
@@ -59,14 +62,15 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
 def replay_settings(capture: Capture, place: str, base: Settings) -> Settings:
     """The settings under which a capture is replayed: the captured ones that decide prompts and answers, over what the
-    operator gives (tokenizer, template, profiles)."""
+    operator gives (tokenizer, template, profiles). The file of a model that the embedded engine ran is looked for on
+    this machine."""
     served = base.models or tuple(
         ModelSettings(
             name=model.id,
             aliases=model.aliases,
             dialect=base.dialect if base.dialect != "auto" else model.dialect,
             reasoning=base.reasoning,
-            tokenizer=base.tokenizer,
+            tokenizer=base.tokenizer or (file_on_disk(model.id) if model.engine == "embedded" else None),
             template=base.template,
             window=model.window,
         )
@@ -137,16 +141,20 @@ class _World:
 async def replay(capture: Capture, settings: Settings, only: str | None = None) -> AsyncIterator[Replayed]:
     """Every turn of a capture, oldest first, run again and compared; with `only`, nothing after that turn."""
     world, sealer = _World(), CapturedSealer(capture)
-    runtimes = await assemble_models(settings, sealer=sealer, clock=world.clock)
+    warnings: list[str] = []
+    runtimes = await assemble_models(settings, sealer=sealer, clock=world.clock, warn=warnings.append)
     try:
         for runtime in runtimes:
             captured = capture.models.get(runtime.id)
             if captured is None or not runtime.writes_prompts or not captured.tokenizer:
                 continue
             if tokenizer_print(runtime.tokenizer) != captured.tokenizer:
-                raise CaptureError(f"{runtime.id} was captured with another tokenizer; give it with --tokenizer.")
+                raise CaptureError(f"{runtime.id} was captured with another tokenizer; {OTHER_TOKENIZER}.")
             if template_print(runtime) != captured.template and settings.template is None:
                 raise CaptureError(f"{runtime.id} was captured with another chat template; give it with --template.")
+        # Only now: that of another tokenizer has become an error.
+        for warning in warnings:
+            log.warning(warning)
         gateway = Gateway(settings, runtimes)
         for runtime in runtimes:
             # Between a turn and its engine there is no pool: its retries are in the capture already.

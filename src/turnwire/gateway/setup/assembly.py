@@ -67,6 +67,7 @@ class _Shared(msgspec.Struct, frozen=True):
     store: RedisTurnStore | SQLiteTurnStore | MemoryTurnStore
     progress: Progress | None
     clock: Clock
+    warn: Callable[[str], None]
 
 
 async def assemble(settings: Settings, progress: Progress | None = None) -> ModelRuntime:
@@ -83,16 +84,17 @@ async def assemble_models(
     *,
     sealer: Sealer | None = None,
     clock: Clock | None = None,
+    warn: Callable[[str], None] = log.warning,
 ) -> list[ModelRuntime]:
     """Start every model's engines and put the models together. `progress` is called as downloads advance. A replay
-    brings the `sealer` and the templates' `clock` of the time that it replays."""
+    brings the `sealer` and the templates' `clock` of the time that it replays, and takes the engines' warnings."""
     started: list[ModelRuntime] = []
     if wrong := tool_problems(settings.tools):
         raise AssemblyError(wrong[0])
     try:
         sealer = sealer or Sealer(seal_keys(settings))
         store = _turn_store(settings, sealer)
-        shared = _Shared(settings, load_book(settings.profiles), sealer, store, progress, clock or _clock)
+        shared = _Shared(settings, load_book(settings.profiles), sealer, store, progress, clock or _clock, warn)
         for model in settings.served():
             started += [await _assembled(model, shared)]
         ServedModels(started)
@@ -134,7 +136,7 @@ def _runtime(
     profile = shared.book.find(model_id) or (shared.book.find(info.model) if info.model else None)
     info = msgspec.structs.replace(info, warnings=(*info.warnings, *_against(profile, info)))
     for warning in info.warnings:
-        log.warning("%s: %s", info.name, warning)
+        shared.warn(f"{info.name}: {warning}")
     dialect, why = _dialect(model, model_id, profile, source)
     renderer = _renderer(source, dialect, settings.template_steps, shared.clock)
     if engine.capabilities.yields == "events":

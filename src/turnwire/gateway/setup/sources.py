@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from turnwire.engines.embedded.on_disk import file_on_disk
 from turnwire.prompts.prompt import Tokenizer
 from turnwire.prompts.tokenizers.load import TokenizerError, is_gguf, load_tokenizer, read_gguf
 from turnwire.prompts.tokenizers.part_cache import PrefixTokenizer
@@ -37,6 +38,8 @@ class PromptSource(msgspec.Struct, kw_only=True):
 
 def find_source(model: str | None, *, tokenizer: str | None, template: str | None, builtin: bool) -> PromptSource:
     """The prompt side of a model. `builtin` allows the project's own template and tokenizer where nothing is named."""
+    if tokenizer is not None:
+        tokenizer = _named(tokenizer)
     place = tokenizer or model
     source: PromptSource | None = None
     if tokenizer is None and builtin and not (model and _is_local(model)):
@@ -67,6 +70,13 @@ def find_source(model: str | None, *, tokenizer: str | None, template: str | Non
 
 def _is_local(place: str) -> bool:
     return Path(place).exists()
+
+
+def _named(tokenizer: str) -> str:
+    """The file of a model on disk that is called so; a path or a hub id as it is."""
+    if _is_local(tokenizer) or ("/" in tokenizer and ":" not in tokenizer):
+        return tokenizer
+    return file_on_disk(tokenizer) or tokenizer
 
 
 def _folder(place: str) -> str:
