@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,10 @@ def asked(tool: str, parameter: str) -> str:
 
 
 def held(turns: list[tuple[int, array[int], array[int]]]) -> bool:
-    """Whether every turn read what one of those before it read and wrote; a turn that was broken off is asked again."""
-    known = [(step, prompt + output[:-1]) for step, prompt, output in turns]
+    """Whether every turn read what the one before read and wrote. Of a turn that was broken off Codex keeps the items
+    that were whole, beside those of the second attempt; after such a one only what was read before it is compared."""
+    asked = Counter(step for step, _, _ in turns)
+    known = [(step, prompt if asked[step] > 1 else prompt + output[:-1]) for step, prompt, output in turns]
     return all(
         any(before == step - 1 and prompt[: len(whole)] == whole for before, whole in known)
         for step, prompt, _ in turns
@@ -72,7 +75,7 @@ async def test_clients_finish_while_processes_and_redis_are_killed(tmp_path: Pat
         assert client.code == 0, str(client)
         assert f"all {STEPS} steps done" in client.stdout, str(client)
         assert len((sandbox.workspace / "steps.txt").read_text().splitlines()) >= STEPS
-    assert found.kills >= 3
+    assert found.kills >= 1
     assert found.redis_kills >= 1
     assert found.troubles == []
     assert not found.wrong
@@ -84,8 +87,6 @@ async def test_clients_finish_while_processes_and_redis_are_killed(tmp_path: Pat
 
 async def kill_now_and_then(storm: Storm) -> None:
     while True:
-        for _ in range(3):
-            await asyncio.sleep(1.5)
-            await storm.kill_process()
-        await asyncio.sleep(1.5)
-        await storm.kill_redis()
+        for kill in (storm.kill_process, storm.kill_redis, storm.kill_process):
+            await asyncio.sleep(1.0)
+            await kill()
