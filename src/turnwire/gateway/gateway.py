@@ -104,6 +104,7 @@ class Gateway:
                 max_output=runtime.window,
                 aliases=runtime.aliases,
                 roles=runtime.roles,
+                tools=not runtime.writes_prompts or runtime.builder.traits.tools,
                 hosted=tuple(self.settings.tools),
                 input_modalities=("text", "image") if runtime.sees else ("text",),
                 reasoning=runtime.profile is not None and runtime.profile.thinking.default != "never",

@@ -108,6 +108,8 @@ class PromptBuilder:
             stable = msgspec.structs.replace(stable, messages=stable.messages[:-1])
         plan = self.policy.plan(stable, self.traits)
         notes.extend(plan.notes)
+        if stable.tools and not self.traits.tools:
+            notes.append(noted("tools.unseen"))
         messages = _without_thoughts(stable.messages, plan.bare)
         known = [self.messages.get(message) for message in messages]
         offered = _encode(stable.tools)

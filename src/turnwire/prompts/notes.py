@@ -45,6 +45,7 @@ NOTES: dict[str, str] = {
     "template.argument_refused": "template argument {} is not allowed",
     "thinking.cannot_disable": "the chat template has no switch that stops thinking",
     "thinking.effort_ignored": "the chat template knows no reasoning effort",
+    "tools.unseen": "the chat template shows no tools, so the model does not know of those that were offered",
 }
 
 
