@@ -101,3 +101,19 @@ def test_every_module_says_what_it_promises() -> None:
         said = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
         assert said, path
         assert path.name == "__init__.py" or "Promise: " in said, f"{path}: its docstring has no Promise"
+
+
+def test_equal_choices_are_written_in_one_order() -> None:
+    """Two `Literal`s with the same members are equal, and `typing` keeps the first it sees of equal unions: a message
+    that lists the choices would depend on the order of imports."""
+    orders: dict[frozenset[str], dict[tuple[str, ...], str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if (
+                isinstance(node, ast.Subscript)
+                and ast.unparse(node.value) == "Literal"
+                and isinstance(node.slice, ast.Tuple)
+            ):
+                members = tuple(ast.unparse(each) for each in node.slice.elts)
+                orders.setdefault(frozenset(members), {})[members] = f"{path.relative_to(SOURCE)}:{node.lineno}"
+    assert [found for found in orders.values() if len(found) > 1] == []

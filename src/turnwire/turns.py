@@ -22,6 +22,7 @@ __all__ = [
     "Finding",
     "FinishReason",
     "Finished",
+    "HistoryThinking",
     "HostedAnswer",
     "HostedAnswered",
     "HostedCalled",
@@ -227,6 +228,9 @@ class Sampling(_Value, frozen=True):
     logit_bias: dict[str, float] = {}
 
 
+HistoryThinking: TypeAlias = Literal["keep", "model", "drop"]
+
+
 class Thinking(_Value, frozen=True):
     """What the client wants of reasoning. `mode` None: it said nothing (the model's default holds).
     `history` says which earlier thoughts to show: `model` = the template's own rule, `keep` = all, `drop` = none;
@@ -235,7 +239,7 @@ class Thinking(_Value, frozen=True):
     mode: Literal["on", "off", "adaptive"] | None = None
     budget: int | None = None
     effort: str | None = None
-    history: Literal["model", "keep", "drop"] | None = None
+    history: HistoryThinking | None = None
     keep_turns: int | None = None
 
 

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get
 import msgspec
 from msgspec import Meta
 
+from turnwire.turns import HistoryThinking
+
 __all__ = ["ModelDefaults", "ModelSettings", "Role", "Settings", "SettingsError", "ToolSettings", "described"]
 
 Role: TypeAlias = Literal["default", "opus", "sonnet", "haiku", "fable", "background", "subagent", "review"]
@@ -24,7 +26,6 @@ _Bytes: TypeAlias = Annotated[int, Meta(ge=1, le=1 << 40)]
 _Tokens: TypeAlias = Annotated[int, Meta(ge=1, le=1 << 31)]
 _Layers: TypeAlias = Annotated[int, Meta(ge=-1, le=100_000)]
 _Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=512)]
-_History: TypeAlias = Literal["keep", "model", "drop"]
 _ContentControl: TypeAlias = Literal["text", "refuse", "allow"]
 
 
@@ -66,7 +67,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     reasoning: Annotated[str | None, Meta(description="Another dialect's reasoning markers.")] = None
     template: Annotated[str | None, Meta(description="Chat template file (Jinja).")] = None
     tokenizer: Annotated[str | None, Meta(description="tokenizer.json, or a folder that holds one.")] = None
-    history_thinking: Annotated[_History | None, Meta(description="As the setting of the same name.")] = None
+    history_thinking: Annotated[HistoryThinking | None, Meta(description="As the setting of the same name.")] = None
     content_control: Annotated[_ContentControl | None, Meta(description="As the setting of the same name.")] = None
     gpu_layers: Annotated[_Layers | None, Meta(description="Embedded engine: layers on the GPU; -1 is all.")] = None
     defaults: Annotated[ModelDefaults, Meta(description="Values for requests that set none.")] = ModelDefaults()
@@ -124,7 +125,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     profiles: Annotated[str | None, Meta(description="A file of model profiles that extends the built-in ones.")] = None
 
     history_thinking: Annotated[
-        _History | None, Meta(description="Which thoughts of earlier user turns the model reads again.")
+        HistoryThinking | None, Meta(description="Which thoughts of earlier user turns the model reads again.")
     ] = None
     tool_order: Annotated[
         Literal["sent", "canonical"], Meta(description="Tools in the prompt: as sent, or sorted.")

@@ -15,7 +15,7 @@ from turnwire.conventions import nearest_effort
 from turnwire.prompts.notes import noted
 from turnwire.prompts.templates.switches import ALLOWED_ARGUMENTS
 from turnwire.prompts.templates.traits import TemplateTraits
-from turnwire.turns import Conversation, Message, Note, ReasoningBlock, Thinking, ToolResultBlock
+from turnwire.turns import Conversation, HistoryThinking, Message, Note, ReasoningBlock, Thinking, ToolResultBlock
 
 __all__ = ["PromptPlan", "ReplayPolicy", "loop_start"]
 
@@ -26,7 +26,7 @@ class PromptPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     args: dict[str, Any]
     thinking: bool
-    history: Literal["keep", "model", "drop"]
+    history: HistoryThinking
     exact: frozenset[int]
     bare: frozenset[int] = frozenset()
     notes: tuple[Note, ...] = ()
@@ -70,7 +70,7 @@ class ReplayPolicy(msgspec.Struct, frozen=True, kw_only=True):
                 notes.append(noted("template.argument_refused", name))
         return given
 
-    def _history(self, wish: Thinking, traits: TemplateTraits, thinking: bool) -> Literal["keep", "model", "drop"]:
+    def _history(self, wish: Thinking, traits: TemplateTraits, thinking: bool) -> HistoryThinking:
         if wish.history is not None:
             return wish.history
         if wish.keep_turns is not None:
@@ -135,7 +135,7 @@ def _is_on(args: dict[str, Any], wish: Thinking, traits: TemplateTraits) -> bool
 def _selected(
     messages: Sequence[Message],
     traits: TemplateTraits,
-    history: Literal["keep", "model", "drop"],
+    history: HistoryThinking,
     thinking: bool,
     keep_turns: int | None,
 ) -> tuple[frozenset[int], frozenset[int]]:

@@ -13,7 +13,7 @@ import msgspec
 
 __all__ = ["Affinity", "Decision", "RoutingPolicy", "TokenCost", "TurnView", "WorkerView", "reason"]
 
-Affinity: TypeAlias = Literal["off", "soft", "hard"]
+Affinity: TypeAlias = Literal["soft", "hard", "off"]
 Why: TypeAlias = Literal["only", "session", "prefix", "load", "named"]
 
 
