@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 INSTALL := @$(BIN)/python tools/install.py
 # Tests wait for processes as often as they compute: two for each core.
 JOBS   ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
+# The tests start hundreds of processes: bytecode is kept also where the caller's shell says not to.
+export PYTHONDONTWRITEBYTECODE :=
 # Where big things live: outside the clone, shared by all clones of a user.
 CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwire
 
@@ -54,6 +56,7 @@ test: $(VENV)/.dev
 
 test-slow: $(VENV)/.dev
 	$(BIN)/pytest -n auto --dist worksteal -m slow $(ARGS)
+	TURNWIRE_EXAMPLES=100 $(BIN)/pytest -n auto -k "laws_on or any_value" tests/parsers/test_laws.py tests/parsers/test_markup_in_values.py
 
 coverage: $(VENV)/.dev
 	$(BIN)/pytest -n auto -m "not browser and not clients and not engines and not ray" --cov --cov-report=term:skip-covered $(ARGS)

@@ -18,7 +18,7 @@ from turnwire.parsers import CallForm, Dialect, Start, dialects, resolve
 from turnwire.parsers.codecs.channels import Channels
 from turnwire.parsers.codecs.tagged import Tagged
 
-EXAMPLES = int(os.environ.get("TURNWIRE_EXAMPLES", "30"))
+EXAMPLES = int(os.environ.get("TURNWIRE_EXAMPLES", "10"))
 # Whose templates write a line break around values or leave it out: a value cannot begin with one.
 PAIRED = ("mimo", "seed_oss")
 CALL_FORMS = {dialect.name: dialect.writes for dialect in dialects() if dialect.writes is not None}

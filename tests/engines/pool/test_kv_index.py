@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnwire.engines.pool import kv_index
@@ -64,6 +64,7 @@ def test_with_all_events_what_is_believed_is_what_is_held(
             assert tokens == caches[worker].holds(prompt, under)
 
 
+@settings(max_examples=40, deadline=None)
 @given(READS, st.integers(1, 3), st.integers(1, 6), st.randoms(use_true_random=False), st.booleans())
 def test_with_gaps_and_restarts_no_more_is_believed_than_is_held(
     reads: list[tuple[int, list[int], str | None, bool]], size: int, capacity: int, chance: random.Random, replays: bool

@@ -524,7 +524,7 @@ _FIELDS = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.dictionaries(_FIELDS, _JSON, max_size=5))
 def test_any_json_is_decoded_or_refused(fields: dict[str, Any]) -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}], **fields}
