@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from anthropic.types import ContentBlockParam
 from openai.types import completion_create_params, embedding_create_params
+from openai.types.chat import ChatCompletionContentPartParam
 from openai.types.chat import completion_create_params as chat_create_params
 from openai.types.responses import (
     CustomToolParam,
     FileSearchToolParam,
     FunctionToolParam,
+    ResponseInputItemParam,
     WebSearchToolParam,
     response_create_params,
 )
@@ -20,6 +23,7 @@ from openai.types.responses.tool_param import CodeInterpreter, Mcp
 
 from turnwire.protocols import anthropic, chat, completions, embeddings, responses
 from turnwire.protocols.context import AgentHints
+from turnwire.protocols.fields.contents import CONTENTS
 from turnwire.protocols.fields.extensions import Extensions, read_extensions
 from turnwire.protocols.fields.members import MEMBERS
 from turnwire.protocols.fields.reader import Fields
@@ -278,3 +282,93 @@ def test_chat_offers_only_the_tools_that_are_allowed() -> None:
     allowed["tools"] = [{"type": "function", "function": {"name": "c"}}]
     with pytest.raises(TurnFailure, match="not in tools"):
         chat.decode(json.dumps({**body, "tool_choice": choice}).encode(), {})
+
+
+def _block(block: dict[str, Any]) -> tuple[Note, ...]:
+    return _messages(json.dumps({"model": "m", "messages": [{"role": "user", "content": [block]}]}).encode())
+
+
+def _part(part: dict[str, Any]) -> tuple[Note, ...]:
+    return _chat(json.dumps({"model": "m", "messages": [{"role": "user", "content": [part]}]}).encode())
+
+
+def _tool_call(call: dict[str, Any]) -> tuple[Note, ...]:
+    said = {"role": "assistant", "tool_calls": [call]}
+    answer = {"role": "tool", "tool_call_id": "c", "content": "x"}
+    return _chat(json.dumps({"model": "m", "messages": [*USER, said, answer]}).encode())
+
+
+def _item(item: dict[str, Any]) -> tuple[Note, ...]:
+    return _responses(json.dumps({"model": "m", "input": [item]}).encode())
+
+
+def _response_part(part: dict[str, Any]) -> tuple[Note, ...]:
+    return _item({"role": "user", "content": [part]})
+
+
+CONTENT: dict[str, tuple[Callable[[dict[str, Any]], tuple[Note, ...]], dict[str, Any]]] = {
+    "Messages: members of a content block": (_block, {"type": "text", "text": "hi"}),
+    "Chat Completions: members of a content part": (_part, {"type": "text", "text": "hi"}),
+    "Chat Completions: members of a tool call": (_tool_call, {"id": "c", "function": {"name": "f", "arguments": "{}"}}),
+    "Responses: members of an input item": (_item, {"type": "message", "role": "user", "content": "hi"}),
+    "Responses: members of a content part": (_response_part, {"type": "input_text", "text": "hi"}),
+}
+
+
+@pytest.mark.parametrize("kind", CONTENTS)
+def test_a_member_of_what_was_said_without_a_row_is_noted(kind: str) -> None:
+    decode, least = CONTENT[kind]
+    assert decode(least) == ()
+    (note,) = decode({**least, "member_of_next_year": {"deep": [1]}})
+    assert note.code == "request.field_ignored"
+    assert note.message.endswith(": member_of_next_year: not known here; not used")
+
+
+@pytest.mark.parametrize(
+    ("kind", "member"),
+    [(kind, name) for kind, table in CONTENTS.items() for name, row in table.items() if row.use != "honoured"],
+)
+def test_a_member_of_what_was_said_is_treated_as_its_row_says(kind: str, member: str) -> None:
+    decode, least = CONTENT[kind]
+    row = CONTENTS[kind][member]
+    asked = [note.message for note in decode({**least, member: {"asks": "for something"}})]
+    assert [row.about in message for message in asked] == ([True] if row.use == "noted" else [])
+    for value in (None, *row.quiet):
+        assert decode({**least, member: value}) == ()
+
+
+OTHER_PARTS = {"ChatCompletionContentPartInputAudioParam", "File"}
+OTHER_ITEMS = {
+    "ResponseFileSearchToolCallParam", "ResponseFunctionWebSearchParam", "ResponseCodeInterpreterToolCallParam",
+    "McpCall", "McpListTools", "McpApprovalRequest", "McpApprovalResponse", "ResponseComputerToolCallParam",
+    "ComputerCallOutput", "ImageGenerationCall", "LocalShellCall", "ShellCall", "ShellCallOutput", "ApplyPatchCall",
+    "Program", "ProgramOutput", "ResponseConfigurationUpdateItemParamParam",
+}  # fmt: skip
+"""What a gateway's own tools did has readers of its own; the rest is kept whole and noted."""
+
+
+def _members(union: Any) -> dict[str, set[str]]:
+    """The members of every object in a union of the vendors' types, by the type of the object."""
+    found: dict[str, set[str]] = {}
+    for one in get_args(union):
+        if isinstance(one, type):
+            names = {name for base in one.__mro__ for name in getattr(base, "__annotations__", {})}
+            found[one.__name__] = names
+        else:
+            found.update(_members(one))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "union", "others"),
+    [
+        ("Messages: members of a content block", ContentBlockParam, {"ContainerUploadBlockParam"}),
+        ("Chat Completions: members of a content part", ChatCompletionContentPartParam, OTHER_PARTS),
+        ("Responses: members of an input item", ResponseInputItemParam, OTHER_ITEMS),
+    ],
+)
+def test_every_member_of_the_vendors_blocks_has_a_row(kind: str, union: Any, others: set[str]) -> None:
+    found = _members(union)
+    assert others <= set(found)
+    known = set(CONTENTS[kind])
+    assert {name: members - known for name, members in found.items() if name not in others and members - known} == {}

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from turnwire.protocols.fields.body import any_value, elements, invalid
+from turnwire.protocols.fields.contents import PART, TOOL_CALL, content_notes
 from turnwire.protocols.fields.decoded import DecodedParts, PartNote, PartReader
 from turnwire.protocols.fields.reader import Fields
 from turnwire.protocols.limits import Limits
@@ -63,6 +64,8 @@ _MEMBERS = frozenset(
 a tool's result alone: chat templates have no place for the names of speakers."""
 
 _TEXT_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+_UNDERSTOOD = frozenset({*_TEXT_PARTS, "image_url", "thinking", "reasoning"})
+"""Parts of other types are kept whole, with a note on the part."""
 
 
 class _Decoded(msgspec.Struct, frozen=True):
@@ -141,6 +144,8 @@ def _part(value: Any, path: str, notes: list[PartNote]) -> Block:
     kind = value.get("type", "text")
     if not isinstance(kind, str):
         raise invalid(f"{path}.type", "must be a string")
+    if kind in _UNDERSTOOD:
+        notes += content_notes(PART, value, path)
     if kind in _TEXT_PARTS:
         text = value.get(_TEXT_PARTS[kind])
         if not isinstance(text, str):
@@ -194,7 +199,7 @@ def _said(wire: dict[str, Any], notes: list[PartNote]) -> list[Block]:
     if calls is not None and not isinstance(calls, list):
         raise invalid(".tool_calls", "must be a list")
     for index, call in enumerate(calls or ()):
-        blocks.append(_call(call, f".tool_calls.{index}"))
+        blocks.append(_call(call, f".tool_calls.{index}", notes))
     return blocks
 
 
@@ -244,9 +249,10 @@ def _joined(value: Any) -> str:
     return ""
 
 
-def _call(call: Any, path: str) -> ToolCallBlock:
+def _call(call: Any, path: str, notes: list[PartNote]) -> ToolCallBlock:
     if not isinstance(call, dict):
         raise invalid(path, "must be an object")
+    notes += content_notes(TOOL_CALL, call, path)
     function = call.get("function") or call.get("custom")
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise invalid(f"{path}.function.name", "must be a string")

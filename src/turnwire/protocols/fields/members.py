@@ -1,4 +1,4 @@
-"""The members of tool definitions that are known here, and what becomes of each.
+"""The members of tool definitions that are known here, what becomes of each, and the notes on members.
 
 Promise: of a definition no member is forgotten in silence: one that asks for what is not done, or that nobody knows, is
 noted. docs/fields.md prints these tables too.
@@ -97,8 +97,11 @@ MEMBERS: Mapping[str, FieldTable] = {"Messages": _MESSAGES, "Chat Completions": 
 """The members of a tool definition, for each API that has tools."""
 
 
-def member_notes(table: FieldTable, definition: Mapping[str, Any], path: str) -> list[PartNote]:
-    """A note for each member of a definition that has no effect here. Members may still be JSON text."""
+def member_notes(
+    table: FieldTable, definition: Mapping[str, Any], path: str, code: str = "tools.option_ignored"
+) -> list[PartNote]:
+    """A note for each member of an object, by itself a tool's definition, that has no effect here. Members may still be
+    JSON text."""
     notes: list[PartNote] = []
     for name, given in definition.items():
         row = table.get(name)
@@ -113,5 +116,5 @@ def member_notes(table: FieldTable, definition: Mapping[str, Any], path: str) ->
             text = f"{name}: not used; {row.about}"
         else:
             continue
-        notes.append(PartNote("tools.option_ignored", path, text, name[:64]))
+        notes.append(PartNote(code, path, text, name[:64]))
     return notes

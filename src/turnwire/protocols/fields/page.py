@@ -6,6 +6,7 @@ Promise: pure; the page says what the decoders do, because both read the same ta
 
 from __future__ import annotations
 
+from turnwire.protocols.fields.contents import CONTENTS
 from turnwire.protocols.fields.members import MEMBERS
 from turnwire.protocols.fields.table import TABLES, Field, FieldTable
 
@@ -26,8 +27,9 @@ it again with `python -m turnwire.protocols.fields.page > docs/fields.md`.
 | refused | the request gets a 400 that says what to do instead |
 | accepted | it asks for nothing that a server could do or leave undone |
 
-The definitions of tools have tables of their own at the end of the page; their notes have the code
-`tools.option_ignored`.
+The definitions of tools have tables of their own towards the end of the page; their notes have the code
+`tools.option_ignored`. What a conversation is made of (blocks, parts, items and calls) has the last tables; a block or
+item whose type is not known is kept whole and noted as such.
 
 A value of `null` is as good as none. A wrong type or a number out of range is a 400 whose `param` is the field.
 """
@@ -37,7 +39,8 @@ def field_page() -> str:
     """The page, as Markdown."""
     fields = [line for name in TABLES for line in _section(name, TABLES[name])]
     members = [line for name in MEMBERS for line in _section(f"{name}: members of a tool", MEMBERS[name])]
-    return "\n".join([_HEAD, *_across(), *fields, *members])
+    contents = [line for name in CONTENTS for line in _section(name, CONTENTS[name])]
+    return "\n".join([_HEAD, *_across(), *fields, *members, *contents])
 
 
 def _across() -> list[str]:

@@ -24,6 +24,7 @@ from turnwire.protocols.fields.body import (
     part,
     text_of,
 )
+from turnwire.protocols.fields.contents import MESSAGE_BLOCK, content_notes
 from turnwire.protocols.fields.decoded import PartNote
 from turnwire.protocols.hosted.message_blocks import CALLS, RESULTS, called_name, own_id, read_result, runs
 from turnwire.protocols.limits import Limits
@@ -42,6 +43,13 @@ from turnwire.turns import (
 __all__ = ["BlockReader"]
 
 _CONTENT_DEPTH = 8
+_UNDERSTOOD = frozenset(
+    {
+        "text", "thinking", "redacted_thinking", "tool_use", "tool_result", "tool_reference", "image", "document",
+        "search_result", "compaction", *CALLS, *RESULTS, *TOOL_CHANGES,
+    }
+)  # fmt: skip
+"""Blocks of other types are kept whole, with a note on the block."""
 
 
 class _WireBlock(msgspec.Struct):
@@ -66,6 +74,13 @@ class _WireBlock(msgspec.Struct):
     server_name: str | None = None
 
 
+class _KnownBlock(_WireBlock, forbid_unknown_fields=True):
+    """A block with no other members than those that are used or ask for nothing: nearly every block."""
+
+    cache_control: msgspec.Raw = msgspec.Raw(b"")
+    tool: msgspec.Raw = msgspec.Raw(b"")
+
+
 class _WireSource(msgspec.Struct):
     type: str = ""
     media_type: str = ""
@@ -75,6 +90,8 @@ class _WireSource(msgspec.Struct):
 
 
 _BLOCK = msgspec.json.Decoder(_WireBlock)
+_KNOWN_BLOCK = msgspec.json.Decoder(_KnownBlock)
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _SOURCE = msgspec.json.Decoder(_WireSource)
 _STRING = msgspec.json.Decoder(str)
 
@@ -120,7 +137,7 @@ class BlockReader:
             if raw:
                 yield TextBlock(text=raw)
             return
-        wire = part(_BLOCK, raw, path)
+        wire = self._wire(raw, path)
         match wire.type:
             case "text":
                 if wire.text is None:
@@ -156,6 +173,17 @@ class BlockReader:
                 yield read_tool_change(raw, path, self.tools, self._limits) or self._opaque(kind, raw, path)
             case kind:
                 yield self._opaque(kind, raw, path)
+
+    def _wire(self, raw: bytes | msgspec.Raw, path: str) -> _WireBlock:
+        """The block's members, with a note for each that has no effect."""
+        try:
+            return _KNOWN_BLOCK.decode(raw)
+        except (msgspec.DecodeError, RecursionError):
+            wire = part(_BLOCK, raw, path)
+        if wire.type in _UNDERSTOOD:
+            members = part(_MEMBERS, raw, path)
+            self.notes += content_notes(MESSAGE_BLOCK, members, path)
+        return wire
 
     def _call(self, wire: _WireBlock, path: str) -> ToolCallBlock:
         if not wire.id:

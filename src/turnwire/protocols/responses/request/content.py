@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from turnwire.protocols.fields.body import invalid
+from turnwire.protocols.fields.contents import RESPONSE_PART, content_notes
 from turnwire.protocols.fields.decoded import PartNote
 from turnwire.turns import ImageBlock, OpaqueBlock, TextBlock
 
@@ -27,6 +28,8 @@ TEXT_FIELDS = {
     "refusal": "refusal",
 }
 """Which field of a textual part holds its text."""
+
+_IMAGES = frozenset({"input_image", "computer_screenshot"})
 
 
 def parts(content: Any, path: str, notes: list[PartNote]) -> tuple[Part, ...]:
@@ -65,12 +68,14 @@ def _part(value: Any, path: str, notes: list[PartNote]) -> Part:
     if not isinstance(kind, str):
         raise invalid(f"{path}.type", "a content part needs a type such as 'input_text'")
     field = TEXT_FIELDS.get(kind)
+    if field is not None or kind in _IMAGES:
+        notes += content_notes(RESPONSE_PART, value, path)
     if field is not None:
         text = value.get(field)
         if not isinstance(text, str):
             raise invalid(f"{path}.{field}", "must be a string")
         return TextBlock(text=text)
-    if kind in ("input_image", "computer_screenshot") and (image := _image(value, path)) is not None:
+    if kind in _IMAGES and (image := _image(value, path)) is not None:
         return image
     shown = kind[:64]
     notes.append(PartNote("content.opaque", path, f"a '{shown}' part cannot be shown to the model", shown))

@@ -13,6 +13,7 @@ import msgspec
 
 from turnwire.conventions import letters_and_digits
 from turnwire.protocols.fields.body import any_value, invalid
+from turnwire.protocols.fields.contents import ITEM, content_notes
 from turnwire.protocols.fields.decoded import PartNote
 from turnwire.protocols.hosted.answers import CarriedCall
 from turnwire.protocols.hosted.response_items import HOSTED_ITEMS, read_call
@@ -98,7 +99,11 @@ def read_item(item: Any) -> DecodedItem:
     if kind in HOSTED_ITEMS:
         return DecodedItem(item, "bare")
     reader = _READERS.get(kind)
-    decoded = reader(item) if reader is not None else _unknown(item, kind)
+    if reader is None:
+        decoded = _unknown(item, kind)
+    else:
+        decoded = reader(item)
+        decoded.notes += tuple(content_notes(ITEM, item, ""))
     decoded.key = letters_and_digits(decoded.call_id)
     return decoded
 
