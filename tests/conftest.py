@@ -8,11 +8,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from .published_types import HELD, watch
 
 _LIMIT = sys.getrecursionlimit()
 _TOLD: Counter[str] = Counter()
+
+# A change is judged by the same examples on every machine, however slow; `--hypothesis-profile=default` draws new ones.
+settings.register_profile(
+    "repeatable", deadline=None, database=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture(autouse=True)
