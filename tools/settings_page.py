@@ -6,6 +6,7 @@ Promise: `python tools/settings_page.py` brings the page up to date, `--check` o
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
 from turnwire.cli.serve import serve  # noqa: E402
-from turnwire.gateway.settings import ModelDefaults, ModelSettings, Settings, described  # noqa: E402
+from turnwire.gateway.settings import ModelDefaults, ModelSettings, Settings, ToolSettings, described  # noqa: E402
 
 PAGE = ROOT / "docs" / "settings.md"
 HEAD = """\
@@ -26,7 +27,7 @@ HEAD = """\
 
 Every setting of `turnwire serve`. Each can be given in four ways; the first one that is there wins:
 
-1. a flag, where the table has one: `--log-format json`
+1. a flag: `--log-format json` (`--help` shows the common ones, all of them work)
 2. an environment variable, `TURNWIRE_` and the name in capitals: `TURNWIRE_LOG_FORMAT=json`
 3. the config file, named by `--config FILE` or `TURNWIRE_CONFIG`: `log_format = "json"`
 4. the default
@@ -50,6 +51,13 @@ With `[[model]]` tables a gateway serves several models ([how](gateway.md#severa
 `engine` and the other settings above that describe one model.
 
 """
+TOOLS = """
+## A hosted tool: a `[tools.NAME]` table
+
+`NAME` is `web_search`, `web_fetch`, `code_execution`, `bash_code_execution`, `file_search`, or the label of an MCP
+server ([how](hosted-tools.md)).
+
+"""
 DEFAULTS = """
 ## `defaults` in a `[[model]]` table
 
@@ -67,11 +75,10 @@ def kind(found: inspect.Type) -> str:
     if isinstance(found, inspect.LiteralType):
         return ", ".join(f"`{value}`" for value in found.values)
     if isinstance(found, inspect.IntType | inspect.FloatType):
-        low = found.ge if found.ge is not None else found.gt
-        high = found.le
         word = "whole number" if isinstance(found, inspect.IntType) else "number"
-        bounds = {(True, True): f", {low:,} to {high:,}" if low is not None and high is not None else ""}
-        return word + bounds.get((low is not None, high is not None), f", from {low:,}" if low is not None else "")
+        low = f"{found.ge:,}" if found.ge is not None else f"above {found.gt:,}" if found.gt is not None else ""
+        high = f" to {found.le:,}" if found.le is not None else " or more"
+        return f"{word}, {low}{high}" if low else word
     if isinstance(found, inspect.VarTupleType):
         return "list" if isinstance(found.item_type, inspect.StrType) else f"list of {kind(found.item_type)}"
     simple = {inspect.BoolType: "true or false", inspect.StrType: "text", inspect.StructType: "table"}
@@ -83,7 +90,8 @@ def default(field: msgspec.structs.FieldInfo) -> str:
     value: Any = field.default
     if value is msgspec.NODEFAULT:
         return "needed" if field.default_factory is msgspec.NODEFAULT else ""
-    if value is None or value == ():
+    if value is None or value == () or isinstance(value, msgspec.Struct):
+        # A table's own settings have rows of their own.
         return ""
     if isinstance(value, bool):
         return str(value).lower()
@@ -92,24 +100,28 @@ def default(field: msgspec.structs.FieldInfo) -> str:
     return f"{value:g}" if isinstance(value, float) else f"`{value}`"
 
 
-def table(struct: type[msgspec.Struct], flags: dict[str, str]) -> str:
-    """A row for each setting."""
+def table(struct: type[msgspec.Struct], flags: Mapping[str, str] | None = None) -> str:
+    """A row for each setting; with a column of flags where there are some."""
     words = described(struct)
     kinds = {field.name: field.type for field in inspect.type_info(struct).fields}  # type: ignore[attr-defined]
-    rows = ["| setting | what it is for | values | default | flag |", "|---|---|---|---|---|"]
+    head = ["setting", "what it is for", "values", "default", *(["flag"] if flags else [])]
+    rows = [head, ["---"] * len(head)]
     for field in msgspec.structs.fields(struct):
-        if field.name == "models":
+        if field.name in ("models", "tools"):
             continue
-        flag = flags.get(field.name, "")
-        cells = [f"`{field.name}`", words[field.name], kind(kinds[field.name]), default(field), flag]
-        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(rows) + "\n"
+        said = words[field.name] or "As the request's field of that name."
+        cells = [f"`{field.name}`", said, kind(kinds[field.name]), default(field)]
+        rows.append([*cells, *([flags[field.name]] if flags else [])])
+    escaped = [[cell.replace("|", r"\|") for cell in row] for row in rows]
+    return "".join(f"| {' | '.join(row)} |\n" for row in escaped)
 
 
 def page() -> str:
     """The whole page."""
-    flags = {str(option.name): f"`{option.opts[0]}`" for option in serve.params if option.name != "config"}
-    return HEAD + table(Settings, flags) + MODELS + table(ModelSettings, {}) + DEFAULTS + table(ModelDefaults, {})
+    # Of a switch that is on, the flag that turns it off.
+    flags = {str(option.name): f"`{(option.secondary_opts or option.opts)[0]}`" for option in serve.params}
+    parts = (HEAD, table(Settings, flags), MODELS, table(ModelSettings), DEFAULTS, table(ModelDefaults))
+    return "".join(parts) + TOOLS + table(ToolSettings)
 
 
 if __name__ == "__main__":

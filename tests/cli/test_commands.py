@@ -84,7 +84,7 @@ def test_serve_prints_where_it_listens_and_stops_when_told(tmp_path: Path) -> No
 def test_doctor_says_what_it_finds(tmp_path: Path) -> None:
     result = run("doctor", "--engine", script(tmp_path), "--json")
     assert result.exit_code == 0, result.output
-    findings = json.loads(result.output)
+    findings = json.loads(result.stdout)
     assert {finding["topic"] for finding in findings} >= {"keys", "engine", "model", "dialect", "tokenizer", "template"}
     broken = run("doctor", "--engine", "scripted:/does/not/exist")
     assert broken.exit_code == 1

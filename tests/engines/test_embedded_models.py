@@ -98,6 +98,7 @@ def test_a_hub_model_is_fetched_listed_and_removed(hub: dict[str, bytes], monkey
     shown = runner.invoke(main, ["models", "ls"]).output
     assert "maker/repo:Q8_0" in shown
     assert "maker/repo:BF16" in shown
+    assert "model-BF16-00001-of-00002.gguf and 1 more" in shown
     refused = runner.invoke(main, ["models", "rm", "maker/repo:Q8_0"], input="n\n")
     assert (refused.exit_code, path.exists()) == (1, True)
     removed = runner.invoke(main, ["models", "rm", "maker/repo:BF16", "--yes"])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import turnwire.console.pages
 from turnwire.gateway.door.keys import hash_key
+from turnwire.gateway.routes import ROUTES
 
 from .conftest import Serve
 
@@ -16,12 +17,13 @@ BODY = {"model": "test-model", "max_tokens": 500, "messages": [{"role": "user", 
 SLOW = {"text": "Hm.\n</think>\n\n" + "word " * 500, "delay_ms": 20}
 
 
-async def test_a_browser_gets_the_console_and_everybody_else_a_sign(serve: Serve) -> None:
+async def test_a_browser_gets_the_console(serve: Serve) -> None:
     client = await serve({"text": "Hm.\n</think>\n\nHi."})
     async with client.session.get(client.base + "/", headers={"accept": "text/html,*/*"}) as answer:
         page = await answer.text()
         assert answer.headers["content-security-policy"].startswith("default-src 'self'")
-    parts = re.findall(r'"(/console/[a-z.]+)"', page)
+    # Relative, so that a proxy may serve the gateway under a path of its own.
+    parts = [f"/{part}" for part in re.findall(r'"(console/[a-z.]+)"', page)]
     assert parts
     for path in (*parts, "/console/timeline.js"):
         async with client.session.get(client.base + path) as answer:
@@ -32,8 +34,28 @@ async def test_a_browser_gets_the_console_and_everybody_else_a_sign(serve: Serve
             assert answer.status == 200, path
     async with client.session.get(client.base + "/console/none.js") as answer:
         assert answer.status == 404
-    async with client.session.get(client.base + "/") as answer:
-        assert await answer.read() == b""
+
+
+async def test_everybody_else_gets_a_few_lines_that_name_what_is_here_and_nothing_of_the_operators(
+    serve: Serve, tmp_path: Path
+) -> None:
+    keys = tmp_path / "keys.toml"
+    keys.write_text(f'[[key]]\nname = "a"\nhash = "{hash_key("secret")}"\n')
+    for settings, words in (({}, "GET /openapi.json"), ({"keys": str(keys)}, "needs an API key")):
+        client = await serve({"text": "Hi."}, **settings)
+        async with client.session.get(client.base + "/", headers={"accept": "*/*"}) as answer:
+            told = await answer.text()
+            assert (answer.status, answer.content_type) == (200, "text/plain")
+        assert words in told
+        assert "test-model" not in told
+        named = set(re.findall(r"/\w[\w/.]*", told))
+        assert named <= {row.path for row in ROUTES}
+        assert {"/v1/messages", "/v1/chat/completions", "/v1/responses"} <= named
+        async with client.session.head(client.base + "/") as answer:
+            assert (answer.status, await answer.read()) == (200, b"")
+        async with client.session.get(client.base + "/health") as answer:
+            shown = await answer.json()
+        assert shown == {"status": "ok"} | ({} if settings else {"models": ["test-model"]})
 
 
 def test_the_console_asks_nobody_else() -> None:

@@ -101,6 +101,16 @@ async def test_a_failure_is_counted_once_whether_told_as_status_or_in_the_stream
     assert value(await metrics(client), "turnwire_failures_total", kind="invalid_request") == 1
 
 
+async def test_a_refused_request_is_counted_by_its_route_and_not_by_its_path(serve: Serve) -> None:
+    client = await serve({"text": "Hi."})
+    for number in range(3):
+        async with client.session.get(f"{client.base}/v1/models/nobody-{number}") as answer:
+            assert answer.status == 404
+    page = await metrics(client)
+    assert value(page, "turnwire_failures_total", api="/v1/models/{model}") == 3
+    assert "nobody" not in page
+
+
 async def test_rescues_have_their_own_count(serve: Serve) -> None:
     broken = "Hm.\n</think>\n\n<function=Bash>\n<parameter=command>\nls\n</parameter>\n</function>"
     client = await serve({"text": broken})

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from turnwire.cli.serve import serve
 from turnwire.gateway.settings import ModelSettings, Settings, SettingsError, ToolSettings, described
 from turnwire.gateway.setup.config_check import problems
 from turnwire.gateway.setup.config_file import GROUPS, commented_file
@@ -153,6 +154,34 @@ def test_the_written_file_names_every_setting_and_changes_none(tmp_path: Path) -
     assert set(GROUPS) <= names
     fields: list[Any] = list(msgspec.structs.fields(ModelSettings))
     assert all(f"#{field.name} = " in tail for field in fields)
+
+
+def test_every_setting_is_a_flag_and_a_variable() -> None:
+    names = {field.name for field in msgspec.structs.fields(Settings)} - {"models", "tools"}
+    said = {
+        *("--port=1", "--memory=5000000", "--keepalive=2.5", "--no-websocket", "--allow-urls", "--log-level=debug"),
+        *("--cors-origins=http://a", "--cors-origins=http://b", "--window=9"),
+    }
+    context = serve.make_context("serve", sorted(said))
+    assert names <= context.params.keys()
+    loaded = load_settings(
+        {key: value for key, value in context.params.items() if key != "config"}, config=None, environ={}
+    )
+    wanted = Settings(
+        port=1,
+        memory=5_000_000,
+        keepalive=2.5,
+        websocket=False,
+        allow_urls=True,
+        log_level="debug",
+        cors_origins=("http://a", "http://b"),
+        window=9,
+    )
+    assert loaded == wanted
+    assert load_settings({}, config=None, environ={"TURNWIRE_CORS_ORIGINS": "http://a,http://b"}).cors_origins == (
+        "http://a",
+        "http://b",
+    )
 
 
 def test_tools_are_tables(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 import msgspec
 
-from turnwire.cli.serve import gateway_options
+from turnwire.cli.gateway_flags import gateway_flags
 
 __all__ = ["config"]
 
@@ -45,7 +45,7 @@ def init(file: str, force: bool) -> None:
 
 
 @config.command()
-@gateway_options
+@gateway_flags
 @click.option("--all", "everything", is_flag=True, help="Show the defaults too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(config: str | None, everything: bool, as_json: bool, **flags: Any) -> None:

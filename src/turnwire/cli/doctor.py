@@ -13,8 +13,8 @@ from typing import Any
 import click
 import msgspec
 
+from turnwire.cli.gateway_flags import gateway_flags
 from turnwire.cli.loading import Loading
-from turnwire.cli.serve import gateway_options
 
 __all__ = ["doctor"]
 
@@ -22,7 +22,7 @@ _MARKS = {"fine": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗",
 
 
 @click.command()
-@gateway_options
+@gateway_flags
 @click.option("--try", "trial", is_flag=True, help="Hold a short conversation with a tool call with each model.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(config: str | None, as_json: bool, trial: bool, **flags: Any) -> None:
@@ -30,7 +30,7 @@ def doctor(config: str | None, as_json: bool, trial: bool, **flags: Any) -> None
 
     Exits with 1 where something is an error: serve would not start, or would not work.
     """
-    looking = Loading("looking")
+    looking = click.get_current_context().with_resource(Loading("looking"))
     from turnwire.gateway.settings import SettingsError
     from turnwire.gateway.setup.diagnosis import diagnose
     from turnwire.gateway.setup.loading import load_settings

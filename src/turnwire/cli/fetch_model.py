@@ -6,35 +6,12 @@ Promise: a download that was interrupted resumes, and a finished file is not dow
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from turnwire.engines.embedded.downloads import Progress
+from turnwire.cli.loading import DownloadProgress, Loading
 
-__all__ = ["download_bar", "fetch_model"]
-
-
-@contextmanager
-def download_bar() -> Iterator[Progress]:
-    """A progress bar on standard error for as long as the block runs; it shows only once something is downloaded."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-    from rich.progress import Progress as Bars
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Bars(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bars:
-        tasks = {}
-
-        def report(label: str, done: int, total: int) -> None:
-            if label not in tasks:
-                tasks[label] = bars.add_task(label, total=total)
-            bars.update(tasks[label], completed=done)
-
-        yield report
+__all__ = ["fetch_model"]
 
 
 @click.command("fetch-model")
@@ -52,8 +29,12 @@ def fetch_model(name: str | None) -> None:
             f"There is no model called {name!r} to fetch. {hint} Any other GGUF file works with --model FILE.gguf."
         )
     try:
-        with download_bar() as progress:
-            path = fetch(known, progress)
+        with Loading(f"looking for {known.title}") as loading:
+            progress = DownloadProgress(loading, after="checking it")
+            try:
+                path = fetch(known, progress)
+            finally:
+                progress.stop()
     except DownloadError as error:
         raise click.ClickException(str(error)) from None
     click.echo(f"{known.title} ({known.licence}), {known.size / 1e6:,.0f} MB, checksum verified:\n{path}")

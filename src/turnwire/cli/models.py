@@ -6,6 +6,8 @@ Promise: nothing is downloaded and no gateway is needed.
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import click
@@ -145,10 +147,17 @@ def _show_disk() -> None:
     if not found:
         click.echo("No model is on disk yet. Any GGUF on the hub runs too: turnwire serve --model MAKER/REPO:QUANT")
         return
-    table = _table("On disk (turnwire serve --model NAME, turnwire models rm NAME)", "name", "size")
+    table = _table("On disk", "name", "size", "file")
     for model in found:
-        table.add_row(model.name, _bytes(model.size))
+        more = f" and {len(model.files) - 1} more" if model.files[1:] else ""
+        table.add_row(model.name, _bytes(model.size), f"{_short(model.files[0])}{more}")
     _console().print(table)
+    click.echo("Serve one: turnwire serve --model NAME; delete one: turnwire models rm NAME")
+
+
+def _short(file: str) -> str:
+    home = str(Path.home())
+    return f"~{file.removeprefix(home)}" if file.startswith(f"{home}{os.sep}") else file
 
 
 def _show_one(profile: dict[str, Any]) -> None:

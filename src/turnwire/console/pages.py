@@ -1,7 +1,7 @@
 """The console's files, served by the gateway itself.
 
 Promise: no foreign request and no build step; the files hold no data, which the page asks for with the operator's key.
-A client that does not ask for a page gets none at `/`, only a sign that something is here.
+A client that does not ask for a page gets none at `/`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def self_contained(data: bytes) -> bytes:
     """The console with its data inside, as one page that asks nobody for anything."""
     page = _file("console.html").decode()
     head = page[: page.index('<link rel="icon"')]
-    body = page[page.index("</head>") :].replace('<img src="/console/icon.svg" alt="" width="22" height="22"> ', "")
+    body = page[page.index("</head>") :].replace('<img src="console/icon.svg" alt="" width="22" height="22"> ', "")
     code = "\n".join(_MODULE.sub("", _file(name).decode()) for name in _SHOWN)
     # Inside a script element only its own end tag, and the comment that hides one, mean anything.
     inside = data.replace(b"</", b"<\\/").replace(b"<!--", b"<\\u0021--").decode()
@@ -75,12 +75,12 @@ def self_contained(data: bytes) -> bytes:
     return f"{head}{style}{body.replace('</body>', told + '</body>')}".encode()
 
 
-def front_page(hello: Handler) -> Handler:
-    """The console for a browser that opens `/`; for everybody else what `hello` says."""
+def front_page(otherwise: Handler) -> Handler:
+    """The console for a browser that opens `/`; everybody else gets the answer of `otherwise`."""
 
     async def answer(request: Request) -> Response:
         if "text/html" in request.headers.get("accept", ""):
             return await page(request)
-        return await hello(request)
+        return await otherwise(request)
 
     return answer

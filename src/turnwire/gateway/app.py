@@ -77,7 +77,7 @@ def create_app(gateway: Gateway) -> ASGIApp:
             continue
         path = row.path.replace("{model}", "{model:path}")
         handler = handlers.pop((row.method, row.path))
-        routes.append(Route(path, answering(handler, gateway.refused), methods=[row.method]))
+        routes.append(Route(path, answering(handler, row.path, gateway.refused), methods=[row.method]))
     if handlers:
         raise LookupError(f"handlers without a route: {sorted(handlers)}")
 
@@ -124,7 +124,7 @@ def _handlers(gateway: Gateway, responses: Responses) -> dict[tuple[str, str], H
     health, admin, embeddings = HealthRoutes(gateway), AdminRoutes(gateway), EmbeddingRoutes(gateway)
     workers = WorkerRoutes(gateway)
     return {
-        ("GET", "/"): front_page(health.hello),
+        ("GET", "/"): front_page(health.front),
         ("GET", "/api/hello"): health.hello,
         ("GET", "/health"): health.health,
         ("GET", "/ready"): health.ready,

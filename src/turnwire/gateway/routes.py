@@ -83,7 +83,7 @@ ROUTES: tuple[RouteRow, ...] = (
     RouteRow("POST", "/v1/tokenize", "A text as token ids.", errors="anthropic", body="Tokenize"),
     RouteRow("POST", "/v1/detokenize", "Token ids as text.", errors="anthropic", body="Detokenize"),
     RouteRow("GET", "/openapi.json", "This document."),
-    RouteRow("GET", "/", "Something is here.", access="open", errors="none", answer="text/plain"),
+    RouteRow("GET", "/", "What is here; in a browser, the console.", access="open", errors="none", answer="text/plain"),
     RouteRow("GET", "/api/hello", "Something is here.", access="open", errors="none", answer="text/plain"),
     RouteRow("GET", "/health", "Whether the engines answer.", access="open", errors="none"),
     RouteRow("GET", "/ready", "Whether to send turns here.", access="open", errors="none"),

@@ -66,7 +66,9 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     dialect: Annotated[str, Meta(description="How the model writes; auto finds out.")] = "auto"
     reasoning: Annotated[str | None, Meta(description="Another dialect's reasoning markers.")] = None
     template: Annotated[str | None, Meta(description="Chat template file (Jinja).")] = None
-    tokenizer: Annotated[str | None, Meta(description="tokenizer.json, or a folder that holds one.")] = None
+    tokenizer: Annotated[
+        str | None, Meta(description="Tokenizer, where the engine does not name one: a file, folder, hub id or model.")
+    ] = None
     history_thinking: Annotated[HistoryThinking | None, Meta(description="As the setting of the same name.")] = None
     content_control: Annotated[_ContentControl | None, Meta(description="As the setting of the same name.")] = None
     gpu_layers: Annotated[_Layers | None, Meta(description="Embedded engine: layers on the GPU; -1 is all.")] = None
@@ -106,18 +108,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     tls_cert: Annotated[str | None, Meta(description="Certificate chain (PEM) to serve HTTPS with.")] = None
     tls_key: Annotated[str | None, Meta(description="The certificate's private key (PEM).")] = None
 
-    model: Annotated[str | None, Meta(description="Model id to serve, a .gguf file, or a folder.")] = None
+    model: Annotated[
+        str | None, Meta(description="Model id to serve, a .gguf file, a folder, or a hub id (MAKER/REPO:QUANT).")
+    ] = None
     alias: Annotated[tuple[_Name, ...], Meta(description="Further ids that mean the same model.")] = ()
     engine: Annotated[
         str, Meta(description="An address (what answers is found out), or embedded, scripted:FILE, KIND:URL.")
     ] = "embedded"
     engine_key_env: Annotated[str | None, Meta(description="Environment variable with the engine's API key.")] = None
     engine_key_file: Annotated[str | None, Meta(description="File with the engine's API key.")] = None
-    upstream_model: Annotated[str | None, Meta(description="The model's name at the engine, if not --model.")] = None
-    dialect: Annotated[str, Meta(description="How the model writes; auto finds out and says why.")] = "auto"
+    upstream_model: Annotated[str | None, Meta(description="The model's name at the engine, where it differs.")] = None
+    dialect: Annotated[
+        str, Meta(description="How the model writes: a name, a FILE.py of your own, or auto to find out.")
+    ] = "auto"
     reasoning: Annotated[str | None, Meta(description="Another dialect's reasoning markers.")] = None
     template: Annotated[str | None, Meta(description="Chat template file (Jinja).")] = None
-    tokenizer: Annotated[str | None, Meta(description="tokenizer.json, or a folder that holds one.")] = None
+    tokenizer: Annotated[
+        str | None, Meta(description="Tokenizer, where the engine does not name one: a file, folder, hub id or model.")
+    ] = None
     window: Annotated[
         _Tokens | None, Meta(description="Context window in tokens, where the engine does not report it.")
     ] = None
@@ -128,7 +136,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         HistoryThinking | None, Meta(description="Which thoughts of earlier user turns the model reads again.")
     ] = None
     tool_order: Annotated[
-        Literal["sent", "canonical"], Meta(description="Tools in the prompt: as sent, or sorted.")
+        Literal["sent", "canonical"],
+        Meta(description="Tools in the prompt: as the client sent them, or sorted, with their schemas' keys."),
     ] = "sent"
     hoist_system: Annotated[bool, Meta(description="Move system text that changes out of the shared prefix.")] = True
     content_control: Annotated[
@@ -140,7 +149,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     seal_key: Annotated[str | None, Meta(description="Key of the sealed turns; the same on all replicas.")] = None
     seal_key_file: Annotated[str | None, Meta(description="File with that key; made if it does not exist.")] = None
-    store: Annotated[str | None, Meta(description="memory, sqlite:FILE or redis://HOST:PORT/0.")] = None
+    store: Annotated[
+        str | None, Meta(description="Where turns and responses are kept: memory, sqlite:FILE or redis://HOST:PORT/0.")
+    ] = None
 
     memory: Annotated[
         int,
@@ -163,7 +174,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     log_format: Annotated[Literal["text", "json"], Meta(description="One line per turn: text, or JSON.")] = "text"
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="What is logged.")] = "info"
     record: Annotated[str | None, Meta(description="Folder that gets one JSON line per turn, with payloads.")] = None
-    capture: Annotated[str | None, Meta(description="Folder that gets captures: turns with all that they were.")] = None
+    capture: Annotated[
+        str | None,
+        Meta(description="Folder that gets captures for turnwire replay; they hold payloads, without secrets."),
+    ] = None
     capture_sample: Annotated[float, Meta(ge=0, le=1, description="Share of the sessions that is captured.")] = 1.0
     capture_filter: Annotated[
         tuple[_Name, ...], Meta(description="What is captured: model=, tenant=, api=, client=, session= and a pattern.")
@@ -174,8 +188,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     capture_file_bytes: Annotated[_Bytes, Meta(description="Largest capture file, compressed.")] = 64 << 20
     capture_folder_bytes: Annotated[_Bytes, Meta(description="Most that captures take; the oldest leave.")] = 1 << 30
     turns: Annotated[_Count, Meta(description="Summaries kept for /admin/turns.")] = 1000
-    traces: Annotated[str | None, Meta(description="OTLP address that gets OpenTelemetry spans.")] = None
-    push_metrics: Annotated[str | None, Meta(description="OTLP address that gets OpenTelemetry metrics.")] = None
+    traces: Annotated[
+        str | None, Meta(description="OTLP address that gets OpenTelemetry spans, such as http://127.0.0.1:4318.")
+    ] = None
+    push_metrics: Annotated[
+        str | None, Meta(description="OTLP address that gets OpenTelemetry metrics, beside those at /metrics.")
+    ] = None
 
     keepalive: Annotated[_Wait, Meta(description="Silence before a sign of life goes to the client.")] = 10.0
     idle_timeout: Annotated[_Wait, Meta(description="An engine's silence before its turn ends in an error.")] = 300.0

@@ -20,9 +20,10 @@ import click
 
 from turnwire.cli.gateway import DEFAULT_URL
 from turnwire.cli.launch.command import client_options, endpoint_of, run_client
+from turnwire.cli.loading import Loading
 from turnwire.harness import HARNESSES, DiscoveryError, find_gateway, running_gateways, served_models
 
-__all__ = ["up"]
+__all__ = ["last_said", "up"]
 
 _READY = re.compile(r"turnwire: .* on (https?://\S+) ")
 _START_S = 600.0
@@ -85,7 +86,9 @@ def _started(engine: str | None, model: str | None, config: str | None) -> Itera
             command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True, env=os.environ
         )
         try:
-            yield _address(process, log.name)
+            with Loading(lambda: last_said(Path(log.name))):
+                address = _address(process, log.name)
+            yield address
         finally:
             process.terminate()
             try:
@@ -94,6 +97,13 @@ def _started(engine: str | None, model: str | None, config: str | None) -> Itera
                 process.kill()
                 process.wait()
     Path(log.name).unlink(missing_ok=True)
+
+
+def last_said(log: Path) -> str:
+    """The last thing that the gateway said, without what its own waiting adds."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    said = re.sub(r"^\s*(?:\.\.\. )?|(?: \(\d+ s\))?$", "", lines[-1]) if lines else ""
+    return said or "starting the gateway"
 
 
 def _address(process: subprocess.Popen[str], log: str) -> str:

@@ -4,8 +4,8 @@ import { count, element, seconds } from "./timeline.js";
 let library = null;
 function uPlot() {
   library ??= new Promise((resolve, reject) => {
-    document.head.append(element("link", { rel: "stylesheet", href: "/console/uPlot.min.css" }));
-    document.head.append(element("script", { src: "/console/uPlot.iife.min.js", onload: () => resolve(window.uPlot), onerror: reject }));
+    document.head.append(element("link", { rel: "stylesheet", href: new URL("uPlot.min.css", import.meta.url).href }));
+    document.head.append(element("script", { src: new URL("uPlot.iife.min.js", import.meta.url).href, onload: () => resolve(window.uPlot), onerror: reject }));
   });
   return library;
 }

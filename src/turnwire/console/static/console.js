@@ -17,10 +17,12 @@ const ROUTES = { only: "there is no other", session: "its conversation is there"
 const embedded = JSON.parse(document.getElementById("capture")?.textContent ?? "null");
 
 const secret = () => sessionStorage.getItem("turnwire-key");
+// The gateway's address; a proxy may serve it under a path of its own.
+const BASE = embedded ? "" : new URL("..", import.meta.url).href.replace(/\/$/, "");
 const headers = () => (secret() ? { authorization: `Bearer ${secret()}` } : {});
 
 async function ask(path, options = {}) {
-  const answer = await fetch(path, { ...options, headers: headers() });
+  const answer = await fetch(BASE + path, { ...options, headers: headers() });
   if (answer.status === 401 || answer.status === 403) {
     await askForKey();
     return ask(path, options);
@@ -185,7 +187,7 @@ async function turn(id) {
 async function payload(id) {
   if (embedded) return embedded.payloads[id];
   if (!payloads.has(id)) {
-    const answer = await fetch(`/admin/turns/${id}/payload`, { headers: headers() });
+    const answer = await fetch(`${BASE}/admin/turns/${id}/payload`, { headers: headers() });
     if (!answer.ok) return null;
     payloads.set(id, await answer.json());
     if (payloads.size > 20) payloads.delete(payloads.keys().next().value);
@@ -224,7 +226,7 @@ async function workers() {
 }
 
 function connect() {
-  const base = location.origin;
+  const base = BASE;
   const key = secret() ? "YOUR_KEY" : "any";
   const clients = [
     ["Claude Code", "The first line also sets the model, its window and the key.", "turnwire launch claude", `ANTHROPIC_BASE_URL=${base} ANTHROPIC_AUTH_TOKEN=${key} claude`],

@@ -36,7 +36,7 @@ class Playground {
   }
 
   connect() {
-    const address = location.origin.replace(/^http/, "ws") + "/console/chat";
+    const address = new URL("chat", import.meta.url).href.replace(/^http/, "ws");
     this.socket = new WebSocket(address);
     this.socket.onopen = () => this.say({ type: "hello", key: this.secret(), tools: this.approve.value, facts: this.known() });
     this.socket.onmessage = (message) => this.hear(JSON.parse(message.data));

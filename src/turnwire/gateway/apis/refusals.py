@@ -43,14 +43,15 @@ def _refused(request: Request, failure: TurnFailure) -> Response:
     return Response(error.body, error.status, dict(error.headers), error.media_type)
 
 
-def answering(handler: Handler, refused: Callable[[str, TurnFailure], None]) -> Handler:
-    """A handler whose TurnFailure becomes a refusal; `refused` is called with it."""
+def answering(handler: Handler, route: str, refused: Callable[[str, TurnFailure], None]) -> Handler:
+    """A handler whose TurnFailure becomes a refusal; `refused` is called with it and with the route, which is one of a
+    few, where the path may be anything."""
 
     async def answer(request: Request) -> Response:
         try:
             return await handler(request)
         except TurnFailure as failure:
-            refused(request.scope["path"], failure)
+            refused(route, failure)
             return _refused(request, failure)
         except ClientGone:
             return Response(status_code=499)

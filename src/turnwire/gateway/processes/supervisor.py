@@ -42,8 +42,11 @@ class ProcessError(Exception):
     """The processes cannot be started; the message says what to change."""
 
 
-def run_processes(settings: Settings, listener: socket.socket, load: Callable[[], Settings]) -> None:
-    """Serve with several processes until told to stop; `load` reads the settings again."""
+def run_processes(
+    settings: Settings, listener: socket.socket, load: Callable[[], Settings], announce: Callable[[str], None]
+) -> None:
+    """Serve with several processes until told to stop; `load` reads the settings again, `announce` gets the ready
+    line."""
     if sys.platform == "win32":
         raise ProcessError("--workers needs a system where a process can inherit a socket; run one process here.")
     # Only one command's processes get in, and nothing of it outlives them.
@@ -55,7 +58,7 @@ def run_processes(settings: Settings, listener: socket.socket, load: Callable[[]
             # Their number is that of the places there are.
             return msgspec.structs.replace(shared_settings(load(), folder), workers=settings.workers)
 
-        supervisor = Supervisor(shared, listener, folder, reload=reload, announce=lambda line: print(line, flush=True))
+        supervisor = Supervisor(shared, listener, folder, reload=reload, announce=announce)
         asyncio.run(supervisor.run())
 
 

@@ -23,8 +23,10 @@ __all__ = ["Loaded", "load", "load_settings"]
 
 # Variables that belong to clients, to tests, or name the file itself.
 _OTHER_VARIABLES = frozenset({"CONFIG", "URL", "API_KEY", "END", "SHARED", "EXAMPLES"})
-_LISTS = frozenset({"alias", "allowed_hosts", "capture_filter", "capture_redact"})
 _TABLES = ("models", "tools")
+_LISTS = frozenset(
+    name for name, hint in get_type_hints(Settings).items() if get_origin(hint) is tuple and name not in _TABLES
+)
 _NAMES = tuple(field.name for field in msgspec.structs.fields(Settings) if field.name not in _TABLES)
 _MODEL_NAMES = tuple(field.name for field in msgspec.structs.fields(ModelSettings))
 _PLACE = re.compile(r" - at `\$(.*)`$")
