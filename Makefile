@@ -111,16 +111,15 @@ release: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks stream $(ARGS)
 
-# Everything that README's table is made from; ARGS="--rounds 1" gives a quick look.
+# Everything that README's table of peers is made from; ARGS=--quick takes about 20 minutes on two cores.
 bench-peers: $(VENV)/.dev
 	$(BIN)/python -m benchmarks install
-	set -e; for measured in stream turn_cost first_token lateness memory; do \
-		$(BIN)/python -m benchmarks $$measured --save $(ARGS); \
-	done
+	$(BIN)/python -m benchmarks peers $(ARGS)
 	$(BIN)/python -m benchmarks figures
 
 conformance: $(VENV)/.dev
 	$(BIN)/python -m benchmarks install
+	$(BIN)/python tools/clients.py install claude codex
 	$(BIN)/python -m benchmarks conformance --save $(ARGS)
 
 fuzz: $(VENV)/.dev

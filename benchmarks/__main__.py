@@ -30,6 +30,8 @@ COMMANDS = {
     "read_ahead": ("benchmarks.commands.read_ahead", "what reading the next prompt ahead is worth on a real vLLM"),
     "observing": ("benchmarks.observing", "what an open console and capture cost"),
     "soak": ("benchmarks.commands.soak", "hours of mixed work, with curves of memory and descriptors"),
+    "peers": ("benchmarks.commands.peers", "Turnwire beside all its peers, for the README's table"),
+    "parity": ("benchmarks.commands.parity", "`turnwire parity` on the embedded coder"),
     "quiet": ("benchmarks.commands.quiet", "the six measurements of the README's table, for a quiet machine"),
     "endurance": ("benchmarks.commands.endurance", "a hundred thousand turns: memory over the turns"),
     "storm": ("benchmarks.commands.storm", "turns in front of servers that fail in some forty ways"),

@@ -25,6 +25,7 @@ from benchmarks.fidelity.outcomes import Restarts
 from benchmarks.measure import versions
 from benchmarks.measure.results import FOLDER, Result, read, span
 from benchmarks.observing import block as observing_block
+from benchmarks.peers.table import peers_block
 from benchmarks.replicas.page import pictures, replicas_block
 from turnwire.cli.bench.timing import interval
 
@@ -36,6 +37,7 @@ REPLICAS = ROOT / "docs" / "replicas.md"
 IMAGES = ROOT / "docs" / "images"
 BEGIN, END = "<!-- figures: written by `python -m benchmarks figures` -->", "<!-- end of figures -->"
 APIS = ("chat", "messages", "responses")
+QUIET = "On another machine that was quiet, in figures, beside the nearest peer:"
 # Columns: the name in result files, and the table's.
 GATEWAYS = {
     "turnwire": "Turnwire",
@@ -76,7 +78,9 @@ def block(folder: Path = FOLDER) -> str:
     if not results:
         return "Nothing is measured yet."
     columns = [name for name in GATEWAYS if any(name in result.gateways for result in results.values())]
+    beside = peers_block(folder / "peers")
     lines = [
+        *([*beside, "", QUIET, ""] if beside else []),
         "Ranges over rounds in which the gateways took turns, each in front of a scripted engine process that says the",
         "same tokens; chat / messages / responses, and – where a gateway has no such route or was not measured.",
         "",

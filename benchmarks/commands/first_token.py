@@ -2,9 +2,10 @@
 
     python -m benchmarks first_token [--rounds 5]
 
-cold: a system prompt never seen; again: the same request; new user: the same system prompt, another question; growing:
-the conversation goes on. The engine answers at once, so all of the time is the gateway's and the machine's. CPU beside
-it says how much of the time was waiting for a core.
+first request: a short one, the first of its API after the start; cold: a system prompt never seen; again: the same
+request; new user: the same system prompt, another question; growing: the conversation goes on. The engine answers at
+once, so all of the time is the gateway's and the machine's. CPU beside it says how much of the time was waiting for a
+core.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def main(arguments: list[str]) -> None:
         session.playbook.play("short", 0)
         for number, api, gateway in session.turns():
             if number == 0:
-                ask(gateway.port, api, body(api, [Said("user", "Hello.")]), SEEN)
+                first = ask(gateway.port, api, body(api, [Said("user", "Hello.")]), SEEN)
+                session.add(gateway, api, "first request", first_ms=first.first * 1e3)
             for case, request in _requests(gateway, api, number):
                 before = cpu_seconds(gateway.pid)
                 try:

@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> None:
     case = f"{chosen.streams} x {chosen.rate:g} tokens/s"
     with Session("lateness", chosen) as session:
         session.playbook.play("counted", 1 / chosen.rate)
-        for _, api, gateway in session.turns():
+        for _, api, gateway in session.turns(heavy=True):
             request = body(api, [Said("user", "Count.")])
             try:
                 load = generator.window(

@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> None:
     chosen = parser.parse_args(arguments)
     case = f"{chosen.bodies} bodies of {chosen.megabytes} MB"
     with Session("loop_pauses", chosen) as session:
-        for _, api, gateway in session.turns():
+        for _, api, gateway in session.turns(heavy=True):
             quiet = _waits(gateway.port, partial(time.sleep, QUIET_SECONDS))
             request = _large(api, chosen.megabytes)
             answers: list[bytes] = []

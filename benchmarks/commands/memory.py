@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> None:
     case = f"{chosen.streams} x {chosen.rate:g} tokens/s"
     with Session("memory", chosen) as session:
         session.playbook.play("counted", 1 / chosen.rate)
-        for _, api, gateway in session.turns():
+        for _, api, gateway in session.turns(heavy=True):
             request = body(api, [Said("user", "Count.")])
             idle = rss_mib(gateway.pid)
             try:

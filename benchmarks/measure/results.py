@@ -27,13 +27,14 @@ class Cell(msgspec.Struct):
 
 
 class Result(msgspec.Struct):
-    """One run of a command."""
+    """One run of a command; `options` are those that it was started with, or its own."""
 
     command: str
     taken: str
     machine: dict[str, str | int | float]
     gateways: dict[str, dict[str, str]]
     cells: list[Cell]
+    options: dict[str, str] = {}
 
     def cell(self, gateway: str, api: str, case: str) -> Cell | None:
         """The cell of a gateway, or None where it was not measured."""

@@ -21,11 +21,13 @@ from benchmarks.engines.playbook import Playbook
 from benchmarks.engines.script_files import write_playbook
 from benchmarks.load.requests import APIS, Api
 from benchmarks.load.turns import SCRIPTS
-from benchmarks.measure.results import Cell, Result, machine, save, span, today
+from benchmarks.measure.results import FOLDER, Cell, Result, machine, save, span, today
 from benchmarks.peers import cache, gateways
 from benchmarks.peers.gateways import Gateway
 
 REFERENCE = "vllm-rust"
+# The options that say how much was measured.
+_SHAPE = ("rounds", "apis", "cases", "sizes", "seconds", "turns", "streams", "rate")
 
 Starts = list[tuple[str, Callable[[str, gateways.Stage], Gateway]]]
 """The gateways of a run: their names, and how each is started."""
@@ -41,6 +43,7 @@ def options(about: str | None, rounds: int, *, light: bool = False) -> argparse.
         "--also", action="append", default=[], metavar="NAME=FOLDER", help="another checkout of Turnwire"
     )
     parser.add_argument("--flag", action="append", default=[], help="passed on to `turnwire serve`")
+    parser.add_argument("--into", type=Path, default=FOLDER, help="the folder that --save writes to")
     parser.set_defaults(realtime=False)
     if light:
         parser.add_argument("--realtime", action="store_true", help="ahead of the machine's other work; needs root")
@@ -58,6 +61,8 @@ class Session:
         self.apis: tuple[Api, ...] = tuple(api for api in APIS if api in chosen.apis.split(","))
         self._command = command
         self._save: bool = chosen.save
+        self._into: Path = chosen.into
+        self._options = {name: str(value) for name, value in vars(chosen).items() if name in _SHAPE and value}
         self._machine = machine()
         if chosen.realtime:
             # Inherited by all that is started: for figures in wall time on a machine that others use too.
@@ -87,13 +92,13 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def turns(self) -> Iterator[tuple[int, Api, Gateway]]:
-        """Every round, API and gateway that has it, interleaved."""
+    def turns(self, *, heavy: bool = False) -> Iterator[tuple[int, Api, Gateway]]:
+        """Every round, API and gateway that has it, interleaved; a `heavy` load goes to those that carry it."""
         for number in range(self.rounds):
             for api in self.apis:
                 shift = number % max(1, len(self.gateways))
                 for gateway in [*self.gateways[shift:], *self.gateways[:shift]]:
-                    if api in gateway.apis:
+                    if api in gateway.apis and not (heavy and gateway.small):
                         yield number, api, gateway
 
     def add(self, gateway: Gateway, api: str, case: str, **figures: float) -> None:
@@ -117,9 +122,9 @@ class Session:
             if values:
                 print(f"  {cell.gateway:14} {cell.api:10} {cell.case:28} {span(values):>14}{self._ratio(cell, figure)}")
         about = {g.name: {"version": g.version, "wire": g.wire} for g in self.gateways}
-        result = Result(self._command, today(), self._machine, about, list(self._cells.values()))
+        result = Result(self._command, today(), self._machine, about, list(self._cells.values()), self._options)
         if self._save:
-            print(f"written: {save(result)}")
+            print(f"written: {save(result, self._into)}")
         return result
 
     def _cell(self, gateway: Gateway, api: str, case: str) -> Cell:

@@ -32,6 +32,8 @@ class Gateway:
     pid: int
     tokens: Counter | Counters
     processes: Processes = field(repr=False)
+    small: bool = False
+    """Whether one process of it does not carry 64 paced streams."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ def litellm(name: str, stage: Stage) -> Gateway:
     """LiteLLM's proxy in front of vLLM's Rust frontend."""
     upstream = vllm_rust(f"{name}-vllm", stage)
     port, pid, processes = litellm_proxy(name, stage, upstream.port)
-    return Gateway(name, "HTTP, chat", cache.LITELLM, APIS, port, pid, upstream.tokens, processes)
+    return Gateway(name, "HTTP, chat", cache.LITELLM, APIS, port, pid, upstream.tokens, processes, small=True)
 
 
 def litellm_proxy(name: str, stage: Stage, upstream: int) -> tuple[int, int, Processes]:
@@ -173,7 +175,7 @@ def litellm_proxy(name: str, stage: Stage, upstream: int) -> tuple[int, int, Pro
 
 
 PEERS: dict[str, Callable[[str, Stage], Gateway]] = {"vllm-rust": vllm_rust, "dynamo": dynamo, "smg": smg}
-# Measured only where `--gateways` names it: it cannot keep up with the load that the others carry.
+# Measured only where `--gateways` names it: one process does not carry the load that the others carry.
 ON_REQUEST: dict[str, Callable[[str, Stage], Gateway]] = {"litellm": litellm}
 
 

@@ -22,11 +22,13 @@ SLOW = 400.0
 # What SGLang needs to run without a GPU; nothing of it changes what a client sees.
 SGLANG_ON_A_CPU = (
     "--load-format dummy --attention-backend torch_native --sampling-backend pytorch --disable-cuda-graph "
-    "--disable-overlap-schedule --mem-fraction-static 0.5 --max-total-tokens 16384 --max-running-requests 8 "
-    "--context-length 8192 --dtype bfloat16 --skip-server-warmup"
+    "--disable-overlap-schedule --mem-fraction-static 0.5 --max-total-tokens 65536 --max-running-requests 8 "
+    "--context-length 40960 --dtype bfloat16 --skip-server-warmup"
 )
 
 
+# A client's first request is longer than this model's window, and it calls no tools.
+NO_CLIENTS = dict.fromkeys(("clients.claude", "clients.codex"), "the small model behind it cannot serve a client")
 # What an engine does and these stand-ins do not: refuse a prompt beyond the window.
 ENGINES_PART = {"errors.overflow": "refusing such a prompt is the engine's part, which the stand-in does not play"}
 
@@ -133,7 +135,14 @@ def llama_server(stage: Stage) -> Served:
 
     flags = "--jinja --metrics -c 8192 -np 1"
     return Served(
-        "llama-server", xllamacpp.__version__, _url(port), flags, f"llama.cpp, {Path(file).stem}", None, most=96
+        "llama-server",
+        xllamacpp.__version__,
+        _url(port),
+        flags,
+        f"llama.cpp, {Path(file).stem}",
+        None,
+        excused=NO_CLIENTS,
+        most=96,
     )
 
 
@@ -146,6 +155,19 @@ SERVERS: dict[str, Callable[[Stage], Served]] = {
     "smg": smg,
     "litellm": litellm,
     "llama-server": llama_server,
+}
+
+
+# How the page calls those that the command names otherwise.
+TITLES = {
+    "turnwire": "Turnwire",
+    "dynamo": "Dynamo",
+    "vllm": "vLLM",
+    "vllm-rust": "vLLM (Rust frontend)",
+    "sglang": "SGLang",
+    "smg": "smg",
+    "litellm": "LiteLLM",
+    "llama-server": "llama-server",
 }
 
 

@@ -13,6 +13,7 @@ import pytest_asyncio
 from tests.conformance.liar import Lie, lying
 from tests.conformance.listening import Listening, listening_gateway
 from turnwire.conformance.rules import errors
+from turnwire.conformance.rules.replay import respaced
 from turnwire.conformance.rules.table import RULES
 from turnwire.conformance.runner import run
 from turnwire.conformance.words import ApiName, Word
@@ -171,3 +172,32 @@ async def test_a_broken_rule_is_seen(
 
 async def test_every_rule_is_seen_to_fail() -> None:
     assert {rule for rule, *_ in LIES} == {rule.name for rule in RULES}
+
+
+async def test_what_is_broken_is_judged_twice_where_that_is_asked_for(sound: tuple[str, Listening]) -> None:
+    upstream, stand_in = sound
+    spoilt = iter((True, True, False, False))
+
+    def once(text: str) -> str:
+        return text.replace("Hello", "Hallo") if next(spoilt, False) else text
+
+    async with lying(upstream, Lie(body=lambda text: text.replace("Hello", "Hallo"))) as url:
+        always = await run(url, apis=["chat"], stand_in=stand_in, only=["wire.agree"], again=True)
+    async with lying(upstream, Lie(body=once)) as url:
+        sometimes = await run(url, apis=["chat"], stand_in=stand_in, only=["wire.agree"], again=True)
+    assert (always.cells[0].word, always.cells[0].evidence[-1]) == ("broken", "judged twice: the same")
+    assert sometimes.cells[0].word == "broken"
+    assert sometimes.cells[0].reason.endswith("(in one of two times)")
+    assert sometimes.cells[0].evidence[-1].startswith("judged again, with other turns: preserved")
+
+
+@pytest.mark.parametrize(
+    ("said", "read", "only_space"),
+    [
+        ('\n\n<tool_call>{"a":1}', '\n\n\n<tool_call>{"a": 1}<|im_end|>', True),
+        ("I will.", "I will<|im_end|>", False),
+        ("<tool_call>", "<|im_end|>\n<|im_start|>assistant\n<tool_call>", False),
+    ],
+)
+async def test_only_white_space_is_adapted(said: str, read: str, only_space: bool) -> None:
+    assert respaced(said, read) is only_space

@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.commands import scale  # noqa: E402
 from benchmarks.measure.results import Cell, Result, read, save, span  # noqa: E402
+from benchmarks.peers.table import peers_block  # noqa: E402
 
 from benchmarks import figures  # noqa: E402
 
@@ -25,7 +26,7 @@ def test_the_readme_is_made_from_the_result_files() -> None:
     assert ran.returncode == 0, ran.stderr
 
 
-ROUNDS = [file for file in sorted(figures.FOLDER.glob("*.json")) if "cells" in json.loads(file.read_text())]
+ROUNDS = [file for file in sorted(figures.FOLDER.glob("**/*.json")) if "cells" in json.loads(file.read_text())]
 
 
 @pytest.mark.parametrize("file", ROUNDS, ids=lambda file: file.stem)
@@ -54,6 +55,24 @@ def test_ranges_of_rounds_become_cells(tmp_path: Path) -> None:
     (line,) = [line for line in lines if "64 streams x 50" in line]
     assert line.endswith("| 24 to 27 / 9.0 | 23 / – |")
     assert any("Taken 2026-01-02 on 2 cores of a X" in line for line in lines)
+
+
+def test_peers_are_multiples_within_a_round(tmp_path: Path) -> None:
+    case = "20 messages, growing"
+    cells = [
+        Cell("turnwire", "chat", case, {"cpu_ms": [2.0, 4.0]}),
+        Cell("dynamo", "chat", case, {"cpu_ms": [5.0, 8.0]}),
+        Cell("smg", "chat", case, {"cpu_ms": [3.0]}, failed=1),
+        Cell("litellm", "chat", case, {}, failed=2),
+    ]
+    gateways = {name: {"version": "1", "wire": "HTTP"} for name in ("turnwire", "dynamo", "smg", "litellm")}
+    machine: dict[str, str | int | float] = {"cpu": "X", "cores": 2, "python": "3.11", "load": 3.0}
+    save(Result("turn_cost", "2026-01-02", machine, gateways, cells, {"rounds": "2"}), tmp_path)
+    lines = peers_block(tmp_path)
+    (line,) = [line for line in lines if "20 messages" in line]
+    assert line.endswith("| 2.0 to 4.0 | x 1 | x 2 to 2.5 | failed |")
+    assert any("on 2 cores of a X, which other work used too" in line and "(2 rounds)" in line for line in lines)
+    assert peers_block(tmp_path / "none") == []
 
 
 def test_small_figures_keep_a_digit() -> None:

@@ -66,6 +66,7 @@ class Wire:
 
     def __init__(self, url: str, key: str | None, limits: Limits | None = None) -> None:
         self.url = url.rstrip("/").removesuffix("/v1")
+        self.key = key
         self._headers = {"authorization": f"Bearer {key}", "x-api-key": key} if key else {}
         self._limits = limits or Limits()
         self._session: aiohttp.ClientSession | None = None

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from turnwire.conformance.rules.table import RULES
+from turnwire.conformance.rules.table import CLIENT_RULES, RULES
 from turnwire.conformance.words import APIS, WORDS, Cell, Report
 
 __all__ = ["html_page", "markdown", "terminal"]
 
+_ROWS = (*RULES, *CLIENT_RULES)
 _COLOURS = {"preserved": "green", "adapted": "cyan", "unsupported": "yellow", "broken": "red", "unknown": "dim"}
 _STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}"
@@ -34,7 +35,7 @@ def terminal(report: Report) -> Table:
     for api in apis:
         table.add_column(api)
     table.add_column("why", overflow="fold")
-    for rule in RULES:
+    for rule in _ROWS:
         cells = [report.cell(rule.name, api) for api in apis]
         if not any(cells):
             continue
@@ -47,7 +48,9 @@ def terminal(report: Report) -> Table:
 def markdown(reports: Sequence[Report]) -> str:
     """A column for each server; a cell has a word for each API of the rule, or one where all are the same."""
     lines = [f"| rule | {' | '.join(report.server for report in reports)} |", "|---|" + "---|" * len(reports)]
-    for rule in RULES:
+    for rule in _ROWS:
+        if rule in CLIENT_RULES and not any(cell.rule == rule.name for report in reports for cell in report.cells):
+            continue
         row = []
         for report in reports:
             cells = [cell for api in rule.apis if (cell := report.cell(rule.name, api)) is not None]
@@ -72,7 +75,9 @@ def _section(report: Report) -> str:
     apis = [api for api in APIS if any(cell.api == api for cell in report.cells)]
     heads = "".join(f"<th>{api}</th>" for api in apis)
     rows = []
-    for rule in RULES:
+    for rule in _ROWS:
+        if not any(report.cell(rule.name, api) for api in apis):
+            continue
         cells = "".join(_cell(report.cell(rule.name, api)) for api in apis)
         rows.append(f"<tr><th>{html.escape(rule.demands)}<br><code>{rule.name}</code></th>{cells}</tr>")
     return f"<h2>{html.escape(about)}</h2><table><tr><th></th>{heads}</tr>{''.join(rows)}</table>"

@@ -17,7 +17,7 @@ from turnwire.conformance.apis.messages import Messages
 from turnwire.conformance.apis.responses import Responses
 from turnwire.conformance.exchange import Exchange, Limits, Unreachable, Wire
 from turnwire.conformance.probe import Probe, Verdict
-from turnwire.conformance.rules.table import RULES, Rule
+from turnwire.conformance.rules.table import CLIENT_RULES, RULES, Rule
 from turnwire.conformance.stand_in import StandIn
 from turnwire.conformance.values import items, string
 from turnwire.conformance.words import APIS, ApiName, Cell, Finding, Report, clipped
@@ -43,12 +43,15 @@ async def run(
     only: Sequence[str] = (),
     most: int = 2048,
     excused: Mapping[str, str] | None = None,
+    clients: bool = False,
+    again: bool = False,
     limits: Limits | None = None,
     told: Callable[[Cell], None] = lambda cell: None,
 ) -> Report:
     """A report about the server at `url`. `scripted` says that the scenes are played by the engine behind it; `only`
-    takes rules by the beginning of their names; `most` is the longest turn in tokens; `excused` are rules
-    that a stand-in cannot show, each with the reason; `told` is called with each cell as it is judged."""
+    takes rules by the beginning of their names; `most` is the longest turn in tokens; `excused` are rules that a
+    stand-in cannot show, each with the reason; `clients` adds the rules of real clients; `again` judges what is
+    broken a second time, with turns of its own, and says so; `told` is called with each cell as it is judged."""
     played = stand_in is not None if scripted is None else scripted
     cells: list[Cell] = []
     async with Wire(url, key, limits) as wire:
@@ -56,12 +59,16 @@ async def run(
         name = model or _listed(listed, url)
         for api in apis:
             probe = Probe(wire, CLIENTS[api], name, stand_in, played, most)
-            rules = [rule for rule in RULES if api in rule.apis and (not only or rule.name.startswith(tuple(only)))]
+            table = (*RULES, *CLIENT_RULES) if clients else RULES
+            rules = [rule for rule in table if api in rule.apis and (not only or rule.name.startswith(tuple(only)))]
             absent = await _absent(probe)
             for rule in rules:
                 began = time.monotonic()
                 reason = (excused or {}).get(rule.name)
                 finding = absent or (Finding("unknown", reason) if reason else await _judged(rule, probe))
+                if again and finding.word == "broken" and absent is None:
+                    fresh = Probe(wire, CLIENTS[api], name, stand_in, played, most)
+                    finding = _twice(finding, await _judged(rule, fresh))
                 cells.append(
                     Cell(
                         rule=rule.name,
@@ -84,6 +91,14 @@ async def _judged(rule: Rule, probe: Probe) -> Finding:
         return verdict.finding
     except Unreachable as gone:
         return Finding("broken", "the server is gone", (clipped(str(gone)),))
+
+
+def _twice(first: Finding, second: Finding) -> Finding:
+    """A finding that was looked at again: what happened once has happened, but it is said that it was once."""
+    if second.word == first.word:
+        return Finding(first.word, first.reason, (*first.evidence, "judged twice: the same"))
+    seen = f"judged again, with other turns: {second.word}: {second.reason}"
+    return Finding(first.word, f"{first.reason} (in one of two times)", (*first.evidence, seen))
 
 
 async def _absent(probe: Probe) -> Finding | None:

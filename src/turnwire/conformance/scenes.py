@@ -12,7 +12,7 @@ import msgspec
 
 from turnwire.conformance.apis.interface import Tool
 
-__all__ = ["SCENES", "TOOLS", "Part", "Scene", "lines", "spoken"]
+__all__ = ["PRINTED", "SCENES", "TOOLS", "Part", "Scene", "lines", "spoken"]
 
 TOOLS = (
     Tool("get_weather", "The weather of a city.", {"city": "string"}),
@@ -20,6 +20,11 @@ TOOLS = (
 )
 _PAGE = "\n".join(f"line {n}: the quick brown fox jumps over the lazy dog" for n in range(1, 17))
 _PROSE = "A harbour at dawn is quiet, and the boats lie still. " * 40
+
+
+# What the shell prints in a real client's scene; no request has this word before the command has run.
+PRINTED = "turnwire-ran"
+_SHELL = "echo turn''wire-ran"
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -54,6 +59,7 @@ def _call(name: str, **arguments: str) -> Part:
     return Part("call", json.dumps(arguments), name)
 
 
+_RAN = (_think("It has printed its word."), _say("The command ran and printed one word."))
 _DONE = (_think("The tool has answered, so I can tell."), _say("It is done: the tool answered as hoped."))
 
 SCENES: dict[str, Scene] = {
@@ -155,6 +161,22 @@ SCENES: dict[str, Scene] = {
             question="Describe a harbour at dawn in four hundred words.",
             turns=((_think("A long text is wanted."), _say(_PROSE.strip())),),
             period=0.01,
+        ),
+        # The tools of these two are the client's own.
+        Scene(
+            name="claude",
+            question=f"Run the shell command {_SHELL} and tell me in one sentence that it ran.",
+            turns=(
+                (_think("A command is to be run."), _call("Bash", command=_SHELL, description="Print a word")),
+                _RAN,
+            ),
+            needs="call",
+        ),
+        Scene(
+            name="codex",
+            question=f"Use the shell to run {_SHELL}, and tell me in one sentence that it ran.",
+            turns=((_think("A command is to be run."), _call("exec_command", cmd=_SHELL)), _RAN),
+            needs="call",
         ),
     )
 }

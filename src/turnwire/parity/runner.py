@@ -6,12 +6,10 @@ checker that judges it is the task's own, not the copy that the client could hav
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import shlex
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -22,7 +20,8 @@ from typing import Any
 
 import msgspec
 
-from turnwire.parity.relay import Relay, relayed
+from turnwire.conformance.programs import execute
+from turnwire.conformance.relay import Relay, relayed
 from turnwire.parity.results import Run
 
 __all__ = ["Arm", "Plan", "read_plan", "run_tasks"]
@@ -99,10 +98,10 @@ async def _run(arm: Arm, relay: Relay, task: Path, number: int, seconds: float) 
         environment = os.environ | {name: _filled(value, words) for name, value in arm.environment.items()}
         command = [_filled(part, words) for part in shlex.split(arm.command)]
         began = time.monotonic()
-        status, said = await _execute(command, repository, environment, seconds)
+        status, said = await execute(command, repository, environment, seconds)
         took = time.monotonic() - began
         shutil.copy(task / "check.py", repository / "check.py")
-        passed, _ = await _execute([sys.executable, "check.py"], repository, os.environ.copy(), 30)
+        passed, _ = await execute([sys.executable, "check.py"], repository, os.environ.copy(), 30)
         return Run(
             task=task.name,
             arm=arm.name,
@@ -121,34 +120,3 @@ def _filled(text: str, words: dict[str, str]) -> str:
     for name, value in words.items():
         text = text.replace("{" + name + "}", value)
     return text
-
-
-async def _execute(
-    command: list[str], folder: Path, environment: dict[str, str], seconds: float
-) -> tuple[int | None, str]:
-    """Run a program in a process group of its own; its status, None where its time was over, and the end of what it
-    said."""
-    with tempfile.TemporaryFile() as output:
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                cwd=folder,
-                env=environment,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise ValueError(f"the client cannot be started: {error}") from None
-        try:
-            async with asyncio.timeout(seconds):
-                await process.wait()
-        except TimeoutError:
-            pass
-        status = process.returncode
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-        output.seek(max(0, output.seek(0, os.SEEK_END) - 2000))
-        return status, output.read().decode("utf-8", "replace")

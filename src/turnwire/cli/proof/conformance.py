@@ -32,6 +32,9 @@ __all__ = ["conformance"]
 @click.option("--rule", "rules", multiple=True, help="Judge only rules whose names begin so, such as `calls`.")
 @click.option("--scripted", is_flag=True, help="The engine plays the scenes (see --write-script).")
 @click.option("--stand-in", type=click.Path(path_type=Path, exists=True, file_okay=False), help="A stand-in's folder.")
+@click.option(
+    "--clients", is_flag=True, help="Also by Claude Code and Codex, where they are on the path; they may run `echo`."
+)
 @click.option("--max-tokens", default=2048, show_default=True, help="The longest turn; less for a slow real model.")
 @click.option("--seconds", default=60.0, show_default=True, help="The longest that one answer may take.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write cells and evidence.")
@@ -49,6 +52,7 @@ def conformance(
     rules: tuple[str, ...],
     scripted: bool,
     stand_in: Path | None,
+    clients: bool,
     max_tokens: int,
     seconds: float,
     json_file: Path | None,
@@ -79,6 +83,8 @@ def conformance(
                 scripted=scripted or folder is not None,
                 only=rules,
                 most=max_tokens,
+                clients=clients,
+                again=True,
                 limits=Limits(seconds=seconds),
                 told=told,
             )

@@ -61,6 +61,8 @@ class Responses:
         made: dict[str, Any] = {"model": ask.model, "input": sent, "max_output_tokens": ask.most, "store": ask.store}
         if not ask.store:
             made["include"] = ["reasoning.encrypted_content"]
+        # As Codex asks for thoughts; some servers give none without it.
+        made["reasoning"] = {"effort": "medium", "summary": "auto"}
         if ask.system:
             made["instructions"] = "\n\n".join(ask.system)
         if ask.tools:

@@ -13,7 +13,7 @@ from turnwire.conformance.turn import User
 from turnwire.conformance.values import number
 from turnwire.conformance.words import Finding, clipped
 
-__all__ = ["cache", "counting", "exact", "spelling", "stored", "text", "volatile"]
+__all__ = ["cache", "counting", "exact", "respaced", "spelling", "stored", "text", "volatile"]
 
 # Engines cache whole blocks of tokens; so many at the end may be missing from what they state.
 _BLOCK = 64
@@ -48,6 +48,9 @@ async def _exact(probe: Probe, first: Reply) -> Finding:
             f"said: {clipped(probe.text(said[same : same + 12]), 120)!r}",
             f"read: {clipped(probe.text(second.prompt[same : same + 12]), 120)!r}",
         )
+        if respaced(probe.text(said[same:]), probe.text(second.prompt[same:])):
+            reason = "read again with other white space: nothing is lost but the cached prefix"
+            return Finding("adapted", reason, (sizes, *lost))
         return Finding("broken", "what the model reads is not what it said", (sizes, *lost))
     before, cached = first.turn.counts, second.turn.counts.cached
     evidence = (f"first turn {before.prompt} + {before.output} tokens", f"cached in the second: {cached}")
@@ -56,6 +59,11 @@ async def _exact(probe: Probe, first: Reply) -> Finding:
     if cached >= before.prompt + before.output - _BLOCK and before.output > _BLOCK // 2:
         return Finding("preserved", "the cache holds for this prompt and this output", evidence)
     return Finding("unknown", "what is stated as cached cannot tell", evidence)
+
+
+def respaced(said: str, read: str) -> bool:
+    """Whether a prompt goes on with what was said, white space aside."""
+    return "".join(read.split()).startswith("".join(said.split()))
 
 
 async def cache(probe: Probe) -> Finding:

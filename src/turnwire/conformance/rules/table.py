@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from turnwire.conformance.probe import Probe
-from turnwire.conformance.rules import calls, errors, replay, thinking, wire
+from turnwire.conformance.rules import calls, clients, errors, replay, thinking, wire
 from turnwire.conformance.words import APIS, ApiName, Finding
 
-__all__ = ["RULES", "Rule"]
+__all__ = ["CLIENT_RULES", "RULES", "Rule"]
 
 _STATED: tuple[ApiName, ...] = ("messages", "responses")
 _TEXTUAL: tuple[ApiName, ...] = ("chat", "responses")
@@ -63,4 +63,9 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("errors.overflow", "a prompt that is too long is refused so that harnesses compact", errors.overflow),
     Rule("errors.cancelled", "the engine stops when the client leaves", errors.cancellation),
+)
+# Judged where they are asked for, since they start programs.
+CLIENT_RULES: tuple[Rule, ...] = (
+    Rule("clients.claude", "Claude Code works through a tool call to its answer", clients.claude_code, ("messages",)),
+    Rule("clients.codex", "Codex works through a tool call to its answer", clients.codex, ("responses",)),
 )

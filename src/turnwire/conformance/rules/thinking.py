@@ -97,7 +97,7 @@ async def block_order(probe: Probe) -> Finding:
     wanted = [part.kind for part in reply.scene.turns[0]]
     lost = [text for text in _parts(reply.scene, "text") if text not in reply.turn.text()]
     if lost:
-        return Finding("broken", f"text between the calls is lost: {lost[0]!r}", seen)
+        return Finding("broken", f"text between the calls is lost or cut: {lost[0]!r}", seen)
     if kinds != wanted:
         return Finding("adapted", "all of it comes, in another order", (*seen, f"made as: {' '.join(wanted)}"))
     return Finding("preserved", "blocks come in the order in which they were made", seen)

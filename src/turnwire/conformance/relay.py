@@ -1,42 +1,55 @@
 """A relay between a client and a server that counts what passes: requests, calls, tokens, and keeps request bodies.
 
-Promise: bytes go on untouched and at once; only a copy is read, after the answer has ended and within limits.
+Promise: bytes go on untouched and at once; only a copy is read, after the answer has ended and within limits. `before`
+is called with each request of an API before it goes on.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
 from aiohttp import web
 
+from turnwire.conformance.apis.chat import Chat
+from turnwire.conformance.apis.interface import Api
+from turnwire.conformance.apis.messages import Messages
+from turnwire.conformance.apis.responses import Responses
 from turnwire.conformance.exchange import Exchange, frames_of
-from turnwire.conformance.runner import CLIENTS
 from turnwire.conformance.turn import Turn
 from turnwire.conformance.values import parsed
+from turnwire.conformance.words import clipped
 
 __all__ = ["Relay", "relayed"]
 
 _MOST = 32 * 1024 * 1024
-_APIS = {api.path: api for api in CLIENTS.values()}
+_APIS: dict[str, Api] = {api.path: api for api in (Chat(), Messages(), Responses())}
 # Headers that belong to one connection.
 _HOPS = {"host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "accept-encoding"}
 
 
 class Relay:
-    """What passed since the last `reset`."""
+    """What passed since the last `reset`. `refused` has every answer that was an error."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: Callable[[str, dict[str, Any]], None]) -> None:
         self.url = ""
+        self._before = before
         self.reset()
 
     def reset(self) -> None:
         """Begin a new run."""
         self.bodies: list[dict[str, Any]] = []
         self.turns: list[Turn] = []
+        self.refused: list[tuple[int, str]] = []
+
+    def arrived(self, path: str, sent: bytes) -> None:
+        """A request that has not gone on yet."""
+        body = parsed(sent) if path in _APIS else None
+        if isinstance(body, dict):
+            self._before(path, body)
 
     @property
     def calls(self) -> int:
@@ -62,12 +75,17 @@ class Relay:
         turn = api.read(exchange)
         if status == 200 and turn.error is None:
             self.turns.append(turn)
+        else:
+            said = turn.error if turn.error is not None else answer.decode("utf-8", "replace")
+            self.refused.append((status, clipped(said, 300)))
 
 
 @asynccontextmanager
-async def relayed(upstream: str) -> AsyncIterator[Relay]:
+async def relayed(
+    upstream: str, before: Callable[[str, dict[str, Any]], None] = lambda path, body: None
+) -> AsyncIterator[Relay]:
     """A relay in front of `upstream`, on a port of its own."""
-    relay = Relay()
+    relay = Relay(before)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False) as session:
 
         async def carry(request: web.Request) -> web.StreamResponse:
@@ -90,6 +108,7 @@ async def _carried(
     session: aiohttp.ClientSession, upstream: str, relay: Relay, request: web.Request
 ) -> web.StreamResponse:
     sent = await request.read()
+    relay.arrived(request.path, sent)
     headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOPS}
     try:
         async with session.request(request.method, upstream + request.path_qs, data=sent, headers=headers) as answer:

@@ -1,0 +1,1 @@
+"""The real run of `turnwire parity`: the tools of its client, and the page."""
