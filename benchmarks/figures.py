@@ -25,6 +25,7 @@ from benchmarks.fidelity.outcomes import Restarts
 from benchmarks.measure import versions
 from benchmarks.measure.results import FOLDER, Result, read, span
 from benchmarks.observing import block as observing_block
+from benchmarks.parity.page import parity_block
 from benchmarks.peers.table import peers_block
 from benchmarks.replicas.page import pictures, replicas_block
 from turnwire.cli.bench.timing import interval
@@ -34,6 +35,7 @@ README, PREFIX, FIDELITY = ROOT / "README.md", ROOT / "docs" / "prefix.md", ROOT
 CAPTURE, SEALS = ROOT / "docs" / "capture.md", ROOT / "docs" / "seals.md"
 RELIABILITY = ROOT / "docs" / "reliability.md"
 REPLICAS = ROOT / "docs" / "replicas.md"
+PARITY = ROOT / "docs" / "parity.md"
 IMAGES = ROOT / "docs" / "images"
 BEGIN, END = "<!-- figures: written by `python -m benchmarks figures` -->", "<!-- end of figures -->"
 APIS = ("chat", "messages", "responses")
@@ -242,6 +244,7 @@ def main(arguments: list[str]) -> None:
         RELIABILITY: reliability_block(FOLDER),
         REPLICAS: replicas_block(),
         SEALS: restarts_block(),
+        PARITY: parity_block(),
     }
     for page, made in pages.items():
         text = page.read_text(encoding="utf-8")
