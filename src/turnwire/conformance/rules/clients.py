@@ -140,8 +140,8 @@ def _finding(
         return Finding("broken", f"{who} does not come to an end within {_SECONDS:g} s", tuple(evidence))
     if status != 0:
         refused = bool(relay.refused) and all(400 <= code < 500 for code, _ in relay.refused)
-        word, how = ("unsupported", "is refused") if refused else ("broken", "fails")
-        return Finding(word, f"{who} {how}", (*evidence, clipped(said[-400:])))
+        seen = (*evidence, clipped(said[-400:]))
+        return Finding("unsupported", f"{who} is refused", seen) if refused else Finding("broken", f"{who} fails", seen)
     if not probe.scripted and not relay.calls:
         return Finding("unknown", "the model made no call", (*evidence, clipped(said[-400:])))
     if not any(_printed(body) for body in relay.bodies):
