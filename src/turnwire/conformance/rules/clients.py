@@ -52,6 +52,7 @@ CLAUDE_CODE = Client(
         "CLAUDE_CODE_MAX_RETRIES": "2",
     },
 )
+# Without its hosted search, which a server of one's own does not have.
 CODEX = Client(
     title="Codex",
     scene="codex",
@@ -64,6 +65,7 @@ model_provider = "judged"
 approval_policy = "never"
 sandbox_mode = "read-only"
 check_for_update_on_startup = false
+web_search = "disabled"
 [analytics]
 enabled = false
 [model_providers.judged]
