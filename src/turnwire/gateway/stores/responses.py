@@ -28,7 +28,7 @@ __all__ = ["ResponseLog", "ResponseStore", "RunningResponse", "turn_of"]
 
 log = logging.getLogger("turnwire.responses")
 
-_PACK = zstandard.ZstdCompressor(level=3)
+_PACK = zstandard.ZstdCompressor(level=1)
 _MAX_ENTRY = 256 * 1024 * 1024
 _MAX_FRAMES = 4 * 1024 * 1024
 _KEPT_LOGS = 64

@@ -180,7 +180,7 @@ def wants_usage(fields: Fields, stream: bool) -> bool:
     return options.get("include_usage") is True
 
 
-# The words between blanks; long texts are searched, not split.
+# The words between blanks.
 _SWITCH = re.compile(r"(?<!\S)/(?:no_)?think(?!\S)")
 
 
@@ -190,7 +190,8 @@ def _soft_switch(messages: tuple[Message, ...]) -> Literal["on", "off"] | None:
     system = next((m for m in messages if m.role in ("system", "developer")), None)
     for message in (user, system):
         text = message.text if message is not None else ""
-        if "think" not in text:
+        # A search for words is fast, an expression over a long prompt is not.
+        if "/think" not in text and "/no_think" not in text:
             continue
         words = {found[0] for found in _SWITCH.finditer(text)}
         if words:

@@ -121,6 +121,8 @@ def part(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw, path: str) 
 def any_value(raw: bytes | msgspec.Raw, path: str, depth: int) -> Any:
     """Decode a part to plain Python values that can be written again."""
     data = bytes(raw)
+    if data[:1] == b'"':
+        return part(_ANY, data, path)
     if len(data) > depth:
         check_depth(data, path, depth)
     if len(data) >= len(_LONG_RUN):
