@@ -143,6 +143,12 @@ async def test_settings_are_shown_without_secrets_and_only_to_operators(serve: S
         shown = await answer.text()
     assert "00" * 32 not in shown
     assert json.loads(shown)["seal_key"] == "(set)"
+    path = "/admin/settings?described=true"
+    async with client.session.get(client.base + path, headers={"authorization": "Bearer r"}) as answer:
+        rows = {row["name"]: row for row in await answer.json()}
+    assert "00" * 32 not in str(rows)
+    assert (rows["seal_key"]["chosen"], rows["turns"]["chosen"]) == (True, False)
+    assert rows["port"]["description"] == "Port to listen on; 0 picks a free one."
     async with client.session.get(client.base + "/admin/workers", headers={"authorization": "Bearer r"}) as answer:
         (worker,) = await answer.json()
     assert (worker["state"], worker["active"]) == ("healthy", 0)

@@ -94,6 +94,8 @@ def create_app(gateway: Gateway) -> ASGIApp:
         if gateway.shared_limits is not None:
             await gateway.shared_limits.close()
         await gateway.usage.close()
+        if gateway.kept_turns is not None:
+            await asyncio.to_thread(gateway.kept_turns.close)
         if gateway.capturing is not None:
             await asyncio.to_thread(gateway.capturing.close)
         if gateway.tracing is not None:

@@ -24,10 +24,12 @@ from turnwire.gateway.models import Found, ServedModels, UnknownModel
 from turnwire.gateway.processes.siblings import Siblings
 from turnwire.gateway.settings import Settings
 from turnwire.gateway.setup.seal_keys import seal_keys
+from turnwire.gateway.stores.journal import open_journal
 from turnwire.gateway.stores.responses import ResponseStore
 from turnwire.gateway.stores.store import Retention, open_store
 from turnwire.gateway.telemetry.capturing import open_capture
 from turnwire.gateway.telemetry.journal import Journal, summary_of
+from turnwire.gateway.telemetry.kept_turns import KeptTurns
 from turnwire.gateway.telemetry.metrics import Metrics
 from turnwire.gateway.telemetry.pushing import open_pushed_metrics
 from turnwire.gateway.telemetry.records import Recorder
@@ -79,8 +81,10 @@ class Gateway:
         self.dispatch = settings.enable_streaming_tool_dispatch
         self.draining = False
         shared = (settings.store or "").partition(":")[0] in ("redis", "rediss", "unix")
-        retention = Retention(memory_bytes=settings.memory // 4)
-        self.store = open_store(settings.store, retention, Sealer(seal_keys(settings)) if shared else None)
+        sealer = Sealer(seal_keys(settings)) if shared else None
+        self.store = open_store(settings.store, Retention(memory_bytes=settings.memory // 4), sealer)
+        kept = open_journal(settings.store, sealer, max_bytes=settings.journal_bytes, age=settings.journal_age)
+        self.kept_turns = KeptTurns(kept) if kept is not None else None
         self.shared_limits = SharedLimits(settings.store) if shared and settings.store and settings.keys else None
         self.responses = ResponseStore(self.store)
         self.usage = UsageLedger(settings.usage)
@@ -175,6 +179,8 @@ class Gateway:
         if turn.continuity.lost:
             log.warning("turn %s: %s", turn.turn_id, sentence(turn.continuity))
         self.journal.add(summary)
+        if self.kept_turns is not None:
+            self.kept_turns.add(summary)
         if log.isEnabledFor(logging.INFO):
             log.info("%s", summary.line, extra={"turnwire": msgspec.structs.asdict(summary)})
         if self.recorder is not None:

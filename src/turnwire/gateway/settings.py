@@ -187,7 +187,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = ()
     capture_file_bytes: Annotated[_Bytes, Meta(description="Largest capture file, compressed.")] = 64 << 20
     capture_folder_bytes: Annotated[_Bytes, Meta(description="Most that captures take; the oldest leave.")] = 1 << 30
-    turns: Annotated[_Count, Meta(description="Summaries kept for /admin/turns.")] = 1000
+    turns: Annotated[_Count, Meta(description="Summaries of turns in memory, for the console.")] = 1000
+    journal_bytes: Annotated[
+        int, Meta(ge=0, le=1 << 40, description="Most that summaries take in the store, over restarts; 0: none.")
+    ] = 32 << 20
+    journal_age: Annotated[
+        float, Meta(gt=0, le=400 * 86_400, description="How long the store keeps summaries of turns.")
+    ] = 7 * 86_400.0
     traces: Annotated[
         str | None, Meta(description="OTLP address that gets OpenTelemetry spans, such as http://127.0.0.1:4318.")
     ] = None

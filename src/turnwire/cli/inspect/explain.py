@@ -25,16 +25,12 @@ _PARTS = {"queue": "in the queue", "prefill": "reading the prompt", "reasoning":
 @click.argument("turn", required=False)
 def explain(url: str, key: str | None, last: bool, session: str | None, turn: str | None) -> None:
     """Say why TURN (an id, or the answer's request-id) took as long as it did."""
-    turns = last_turns(url, key, session=session)
+    wanted = turn.removeprefix("req_") if turn is not None else None
+    turns = last_turns(url, key, session=session, turn=wanted, limit=1 if session is None else 1000)
     if not turns:
-        raise click.ClickException("No turn of this session is remembered." if session else "No turn has ended yet.")
-    if turn is not None:
-        wanted = turn.removeprefix("req_")
-        turns = [one for one in turns if one.turn_id == wanted]
-        if not turns:
+        if wanted is not None:
             raise click.ClickException(f"Turn {wanted} is not remembered; the last ones are at {url}/admin/turns.")
-    elif session is None:
-        turns = turns[:1]
+        raise click.ClickException("No turn of this session is remembered." if session else "No turn has ended yet.")
     before: TurnSummary | None = None
     for one in reversed(turns):
         if before is not None:

@@ -42,9 +42,12 @@ def gateway_options(command: Any) -> Any:
     return url(key(found))
 
 
-def last_turns(url: str, key: str | None, *, session: str | None = None, limit: int = 1000) -> list[TurnSummary]:
-    """The last turns, newest first."""
-    query = f"?limit={limit}" + (f"&session={quote(session)}" if session else "")
+def last_turns(
+    url: str, key: str | None, *, session: str | None = None, turn: str | None = None, limit: int = 1000
+) -> list[TurnSummary]:
+    """The last turns, newest first; of one session, or the one with an id."""
+    wanted = {"session": session, "turn": turn}
+    query = f"?limit={limit}" + "".join(f"&{name}={quote(value)}" for name, value in wanted.items() if value)
     return msgspec.json.decode(_ask(url, key, f"/admin/turns{query}"), type=_Turns).turns
 
 

@@ -1,11 +1,13 @@
 // The console: one module that asks the gateway for its data and draws one view at a time.
-import { count, element, legend, seconds, timeline, tokenBar, WORDS } from "./timeline.js";
+import { count, element, legend, seconds, timeline, tokenBar, when, WORDS } from "./timeline.js";
 import { turnPage } from "./turn.js";
 
 const view = document.getElementById("view");
 const pulse = document.getElementById("pulse");
-const state = { turns: [], live: [], known: new Set() };
-const KEPT = 5000;
+const state = { turns: [], live: [], known: new Set(), older: null };
+// Sessions whose turns were all asked for.
+const whole = new Set();
+const KEPT = 20000;
 const CHUNK = 60;
 // How many rows of a list were drawn: a list that is drawn anew is no shorter than before.
 let reached = CHUNK;
@@ -45,10 +47,17 @@ function keep(turns) {
   for (const gone of state.turns.splice(KEPT)) state.known.delete(gone.turn_id);
 }
 
+async function asked(query) {
+  const page = await (await ask(`/admin/turns?limit=1000${query}`)).json();
+  keep(page.turns);
+  return page.older;
+}
+
 async function follow() {
   for (;;) {
     try {
-      keep((await (await ask("/admin/turns?limit=1000")).json()).turns);
+      state.older = await asked("");
+      whole.clear();
       draw();
       const reader = (await ask("/admin/events")).body.pipeThrough(new TextDecoderStream()).getReader();
       pulse.className = "pulse on";
@@ -90,10 +99,11 @@ const sessionOf = (turn) => turn.session ?? `(no session) ${turn.tenant}`;
 const short = (text, size = 28) => (text && text.length > size ? `${text.slice(0, size - 1)}…` : text ?? "–");
 const tag = (text) => element("span", { class: `tag ${text}` }, text);
 
-function table(columns, rows, open) {
-  if (!rows.length) return element("div", { class: "card empty" }, "Nothing yet. Point a client here: see Connect.");
+// `kind`: `stack` has a row below another of its cells where the window is narrow, `even` has columns of one width.
+function table(columns, rows, open, kind = null) {
+  if (!rows.length) return element("div", { class: "card empty" }, "Nothing yet. Point a client here: see ", element("a", { href: "#connect" }, "Connect"), ".");
   const head = element("tr", {}, columns.map(([name, , kind]) => element("th", { class: kind ?? null, scope: "col" }, name)));
-  const drawn = (row) => element("tr", open ? { class: "link", tabindex: 0, onclick: () => open(row), onkeydown: (event) => event.key === "Enter" && open(row) } : {}, columns.map(([, cell, kind]) => element("td", { class: kind ?? null }, cell(row))));
+  const drawn = (row) => element("tr", open ? { class: "link", tabindex: 0, onclick: () => open(row), onkeydown: (event) => event.key === "Enter" && open(row) } : {}, columns.map(([name, cell, kind]) => element("td", { class: kind ?? null, "data-name": name || null }, cell(row))));
   let at = Math.min(reached, rows.length);
   const body = element("tbody", {}, rows.slice(0, at).map(drawn));
   if (rows.length > at) {
@@ -109,7 +119,7 @@ function table(columns, rows, open) {
     }, { rootMargin: "800px" });
     watch.observe(end);
   }
-  return element("div", { class: "card" }, element("table", {}, element("thead", {}, head), body));
+  return element("div", { class: "card" }, element("table", { class: kind }, element("thead", {}, head), body));
 }
 
 const stat = (name, value) => element("div", { class: "stat" }, element("b", {}, value), element("span", {}, name));
@@ -134,7 +144,7 @@ function live() {
       ["tok/s", (turn) => (turn.first_token !== null && turn.seconds > turn.first_token ? (turn.output_tokens / (turn.seconds - turn.first_token)).toFixed(1) : "–"), "num"],
       ["time", (turn) => seconds(turn.seconds), "num"],
       ["", (turn) => element("button", { onclick: async (event) => { event.stopPropagation(); await ask(`/admin/turns/${turn.turn_id}/cancel`, { method: "POST" }); } }, "Cancel")],
-    ], state.live) : element("div", { class: "card empty" }, "No turn is running."),
+    ], state.live, null, "stack") : element("div", { class: "card empty" }, "No turn is running."),
     element("h1", {}, "Sessions", element("small", {}, "newest first")),
     sessions(12),
   ];
@@ -154,33 +164,48 @@ function grouped() {
   return [...groups.entries()].map(([name, turns]) => ({ name, turns, last: turns[0], prompt: turns.reduce((sum, turn) => sum + turn.prompt_tokens, 0), cached: turns.reduce((sum, turn) => sum + turn.cached_tokens, 0), output: turns.reduce((sum, turn) => sum + turn.output_tokens, 0), lost: turns.reduce((sum, turn) => sum + turn.lost, 0), broken: turns.filter((turn) => turn.lost).length }));
 }
 
-function sessions(most = 1000) {
+function sessions(most) {
   return table([
-    ["session", (group) => element("span", { class: "mono" }, short(group.name, 40))],
+    ["session", (group) => element("span", { class: "mono", title: group.name }, short(group.name, 40))],
     ["client", (group) => short(group.last.client, 26), "hide"],
     ["model", (group) => group.last.model, "hide"],
     ["turns", (group) => group.turns.length, "num"],
     ["cached / again / new / output", (group) => tokenBar({ prompt_tokens: group.prompt, cached_tokens: group.cached, lost: group.lost, output_tokens: group.output })],
-    ["prefix", (group) => (group.broken ? element("span", { class: "tag broken" }, `${group.broken} broken`) : tag("held"))],
-    ["last", (group) => new Date(group.last.at * 1000).toLocaleTimeString(), "num hide"],
+    ["prefix", (group) => (group.broken ? element("span", { class: "tag broken" }, `${group.broken} broken`) : tag(group.turns.some((turn) => turn.prefix.startsWith("held")) ? "held" : group.last.prefix.split(";")[0]))],
+    ["last", (group) => when(group.last.at), "num hide"],
   ], grouped().slice(0, most), (group) => { location.hash = `sessions/${encodeURIComponent(group.name)}`; });
 }
 
-function session(name) {
+const gone = (kind, name, said) => [element("h1", {}, `${kind} `, element("span", { class: "mono", title: name }, short(name, 60))), element("div", { class: "card empty" }, said, " ", element("a", { href: "#sessions" }, "All sessions"))];
+
+// What the store keeps beyond the last turns.
+function older() {
+  if (!state.older) return null;
+  const button = element("button", { onclick: async () => { button.disabled = true; state.older = await asked(`&older=${encodeURIComponent(state.older)}`); draw(); } }, "Older turns");
+  return element("p", { class: "older" }, button, element("span", { class: "dim" }, `${count(state.turns.length)} turns are shown`));
+}
+
+async function session(name) {
+  if (state.older && !whole.has(name)) {
+    whole.add(name);
+    await asked(`&session=${encodeURIComponent(name)}`);
+  }
   const turns = state.turns.filter((turn) => sessionOf(turn) === name);
-  if (!turns.length) return [element("h1", {}, "No turn of this session is remembered.")];
+  if (!turns.length) return gone("Session", name, "No turn of this session is remembered.");
   const children = new Set(state.turns.filter((turn) => turn.parent && turn.parent === name).map(sessionOf));
   children.delete(name);
   return [
-    element("h1", {}, element("span", { class: "mono" }, short(name, 60)), element("small", {}, `${turns.length} turns, ${short(turns[0].client, 40)}`)),
+    element("h1", {}, element("span", { class: "mono", title: name }, short(name, 60)), element("small", {}, `${count(turns.length)} turn${turns.length === 1 ? "" : "s"}, ${short(turns[0].client, 40)}`)),
     children.size ? element("p", {}, "Sub-agents: ", [...children].map((child) => [element("a", { href: `#sessions/${encodeURIComponent(child)}` }, short(child)), " "])) : null,
     element("div", { class: "card" }, timeline(turns, (turn) => { location.hash = `turns/${turn.turn_id}`; })),
   ];
 }
 
 async function turn(id) {
+  if (!embedded && !state.known.has(id)) await asked(`&turn=${encodeURIComponent(id)}`);
   const found = state.turns.find((one) => one.turn_id === id);
-  if (!found) return [element("h1", {}, "This turn is no longer remembered.")];
+  if (found && !embedded && found.compared && !state.known.has(found.compared)) await asked(`&turn=${encodeURIComponent(found.compared)}`);
+  if (!found) return gone("Turn", id, "This turn is not remembered, or not any more.");
   return turnPage(found, state.turns.find((one) => one.turn_id === found.compared), await payload(id), sessionOf);
 }
 
@@ -208,8 +233,8 @@ async function usage() {
   };
   const columns = [["", (row) => short(row.name, 60)], ["turns", (row) => count(row.turns), "num"], ["prompt", (row) => count(row.prompt), "num"], ["cached", (row) => count(row.cached), "num"], ["output", (row) => count(row.output), "num"], ["read again", (row) => count(row.lost), "num"]];
   const kept = embedded ? null : await (await ask("/admin/usage?days=31")).json();
-  const days = kept?.days?.length ? [element("h2", {}, "By key and day"), table(Object.keys(kept.days[0]).map((name) => [name.replaceAll("_", " "), (row) => (typeof row[name] === "number" ? count(row[name]) : row[name] ?? "–"), typeof kept.days[0][name] === "number" ? "num" : undefined]), kept.days.slice(0, 200))] : [];
-  return [element("h1", {}, "Usage", element("small", {}, `of the last ${count(state.turns.length)} turns`)), plots ? plots.tokensOverTime(state.turns) : null, ...days, ...[["tenant", "By tenant"], ["model", "By model"], ["client", "By client and version"]].flatMap(([key, title]) => [element("h2", {}, title), table(columns, by(key))])];
+  const days = kept?.days?.length ? [element("h2", {}, "By key and day"), table(Object.keys(kept.days[0]).map((name) => [name.replaceAll("_", " "), (row) => (typeof row[name] === "number" ? count(row[name]) : row[name] ?? "–"), typeof kept.days[0][name] === "number" ? "num" : undefined]), kept.days.slice(0, 200), null, "stack even")] : [];
+  return [element("h1", {}, "Usage", element("small", {}, state.turns.length ? `of the last ${count(state.turns.length)} turns` : "")), plots ? plots.tokensOverTime(state.turns) : null, ...days, ...(state.turns.length ? [["tenant", "By tenant"], ["model", "By model"], ["client", "By client and version"]] : [["tenant", "By tenant, model, client and version"]]).flatMap(([key, title]) => [element("h2", {}, title), table(columns, by(key), null, "stack even")])];
 }
 
 async function workers() {
@@ -219,9 +244,9 @@ async function workers() {
   const decided = state.turns.filter((turn) => turn.worker).slice(0, 50);
   return [
     element("h1", {}, "Workers"),
-    table([["model", (row) => row.model], ["worker", (row) => element("span", { class: "mono" }, row.worker)], ["state", (row) => tag(row.state)], ["running", (row) => row.active, "num"], ["reading", (row) => `${count(row.prefilling)} tok`, "num"], ["holds", (row) => `${row.publishes_cache ? "" : "about "}${count(row.resident)} tok`, "num"], ["engine", (row) => [row.engine, row.version].filter(Boolean).join(" "), "hide"], ["window", (row) => (row.window ? count(row.window) : "–"), "num hide"], ["turns", (row) => count(routed(row.worker).length), "num"], ["sent there by", (row) => why(row.worker)]], rows),
+    table([["model", (row) => row.model], ["worker", (row) => element("span", { class: "mono" }, row.worker)], ["state", (row) => tag(row.state)], ["running", (row) => row.active, "num"], ["reading", (row) => `${count(row.prefilling)} tok`, "num"], ["holds", (row) => `${row.publishes_cache ? "" : "about "}${count(row.resident)} tok`, "num"], ["engine", (row) => [row.engine, row.version].filter(Boolean).join(" "), "hide"], ["window", (row) => (row.window ? count(row.window) : "–"), "num hide"], ["turns", (row) => count(routed(row.worker).length), "num"], ["sent there by", (row) => why(row.worker)]], rows, null, "stack"),
     element("h2", {}, "Last decisions", element("small", {}, "what a worker was believed to hold of the prompt, and what it said it held")),
-    table([["time", (turn) => new Date((turn.at - turn.seconds) * 1000).toLocaleTimeString()], ["session", (turn) => element("a", { href: `#turns/${turn.turn_id}` }, short(sessionOf(turn)))], ["worker", (turn) => element("span", { class: "mono" }, turn.worker)], ["because", (turn) => ROUTES[turn.route] ?? turn.route], ["queued", (turn) => seconds(turn.queued), "num hide"], ["believed", (turn) => (turn.predicted === null ? "–" : count(turn.predicted)), "num"], ["reported", (turn) => count(turn.cached_tokens), "num"], ["of", (turn) => count(turn.prompt_tokens), "num hide"]], decided),
+    table([["time", (turn) => when(turn.at - turn.seconds)], ["session", (turn) => element("a", { href: `#turns/${turn.turn_id}` }, short(sessionOf(turn)))], ["worker", (turn) => element("span", { class: "mono" }, turn.worker)], ["because", (turn) => ROUTES[turn.route] ?? turn.route], ["queued", (turn) => seconds(turn.queued), "num hide"], ["believed", (turn) => (turn.predicted === null ? "–" : count(turn.predicted)), "num"], ["reported", (turn) => count(turn.cached_tokens), "num"], ["of", (turn) => count(turn.prompt_tokens), "num hide"]], decided, null, "stack"),
   ];
 }
 
@@ -240,12 +265,26 @@ function connect() {
   return [element("h1", {}, "Connect", element("small", {}, base)), element("div", { class: "cards" }, clients.map(([name, said, ...lines]) => element("section", { class: "card" }, element("h2", {}, name), said ? element("p", { class: "dim" }, said) : null, lines.map((line) => element("pre", {}, element("code", {}, line), copy(line))))))];
 }
 
-async function settings() {
-  const values = await (await ask("/admin/settings")).json();
-  return [element("h1", {}, "Settings in effect"), table([["setting", ([name]) => element("code", {}, name)], ["value", ([, value]) => element("span", { class: "mono" }, JSON.stringify(value))]], Object.entries(values))];
+// A value as people write it: sizes in their unit, nothing as a dash.
+function written(value) {
+  if (value === null || value === "" || (Array.isArray(value) && !value.length) || (typeof value === "object" && !Array.isArray(value) && !Object.keys(value).length)) return element("span", { class: "dim" }, "–");
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (typeof value === "number") {
+    const unit = [[30, "GiB"], [20, "MiB"], [10, "KiB"]].find(([bits]) => value >= 2 ** bits && value % 2 ** bits === 0);
+    return unit && value > 4096 ? `${count(value / 2 ** unit[0])} ${unit[1]}` : count(value);
+  }
+  if (Array.isArray(value) && value.every((one) => typeof one === "string")) return value.join(", ");
+  return typeof value === "string" ? value : element("pre", {}, JSON.stringify(value, null, 2));
 }
 
-const VIEWS = { live, playground: async () => [(await import("./playground.js")).playground(secret)], sessions: (name) => (name ? session(name) : [element("h1", {}, "Sessions"), sessions()]), turns: turn, workers, usage, connect, settings };
+async function settings() {
+  const rows = await (await ask("/admin/settings?described=true")).json();
+  const columns = [["setting", (row) => [element("code", {}, row.name), element("small", {}, row.description)]], ["value", (row) => element("span", { class: "mono" }, written(row.value))]];
+  const part = (title, said, chosen) => (chosen.length ? [element("h2", {}, title, element("small", {}, said)), table(columns, chosen, null, "settings")] : []);
+  return [element("h1", {}, "Settings in effect"), ...part("Chosen", "other than the default", rows.filter((row) => row.chosen)), ...part("Defaults", "", rows.filter((row) => !row.chosen))];
+}
+
+const VIEWS = { live, playground: async () => [(await import("./playground.js")).playground(secret)], sessions: (name) => (name ? session(name) : [element("h1", {}, "Sessions"), sessions(KEPT), older()]), turns: turn, workers, usage, connect, settings };
 
 let shown = "";
 async function draw() {

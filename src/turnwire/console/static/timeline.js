@@ -1,6 +1,6 @@
 // A session as a timeline: one row per turn, lanes for its parts, a sentence for every long gap.
 const KINDS = ["queue", "prefill", "reasoning", "text", "tool_call"];
-export const WORDS = { queue: "queue", prefill: "reading", reasoning: "thinking", text: "text", tool_call: "call" };
+export const WORDS = { queue: "queue", prefill: "reading", reasoning: "thinking", text: "text", tool_call: "call", more: "more parts" };
 
 export function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
@@ -13,6 +13,12 @@ export function element(tag, attributes = {}, ...children) {
 }
 
 export const seconds = (value) => (value === null || value === undefined ? "–" : value < 1 ? `${Math.round(value * 1000)} ms` : `${value.toFixed(value < 10 ? 2 : 1)} s`);
+// The time of a moment (unix seconds), with its day where that is not today.
+export function when(at) {
+  const moment = new Date(at * 1000);
+  const time = moment.toLocaleTimeString();
+  return moment.toDateString() === new Date().toDateString() ? time : `${moment.toLocaleDateString(undefined, { month: "short", day: "numeric" })} ${time}`;
+}
 export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 export const count = (value) => (value ?? 0).toLocaleString("en-US");
 
@@ -80,7 +86,7 @@ function row(turn, longest, open) {
   }, span.end - span.start > longest / 12 ? span.name || WORDS[span.kind] : "")));
   const said = remark(turn);
   return element("div", { class: "turn", tabindex: 0, role: "button", onclick: () => open(turn), onkeydown: (event) => event.key === "Enter" && open(turn) },
-    element("span", {}, new Date((turn.at - turn.seconds) * 1000).toLocaleTimeString(), " ", element("span", { class: `tag ${turn.prefix.split(";")[0]}` }, turn.prefix.split(";")[0])),
+    element("span", {}, when(turn.at - turn.seconds), " ", element("span", { class: `tag ${turn.prefix.split(";")[0]}` }, turn.prefix.split(";")[0])),
     element("div", { class: "lanes" }, who(turn), lane),
     tokenBar(turn),
     said || turn.lost ? element("div", { class: "say" }, said, said && turn.lost ? ". " : "", turn.lost ? element("b", {}, sentence(turn.story)) : "") : null);

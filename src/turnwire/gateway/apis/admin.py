@@ -1,7 +1,8 @@
 """Routes for the operator: turns that run and that ran, workers, the metrics, the description of the routes.
 
 Promise: only keys with the admin scope get at turns and metrics (the guard sees to it), and what they get holds no
-payloads. Of several processes on one port, the one that is asked answers for all.
+payloads. Of several processes on one port, the one that is asked answers for all; of turns that ended, for all gateways
+that share a store.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -20,8 +22,11 @@ from turnwire.engines.pool.pool import WorkerPool
 from turnwire.gateway.gateway import Gateway
 from turnwire.gateway.openapi import openapi_document
 from turnwire.gateway.processes.merging import merged_workers
+from turnwire.gateway.settings import Settings, described
+from turnwire.gateway.stores.journal import UnknownPlace
 from turnwire.gateway.telemetry.fingerprints import open_settings
-from turnwire.gateway.telemetry.journal import TurnSummary
+from turnwire.gateway.telemetry.journal import TurnFilter, TurnSummary
+from turnwire.gateway.telemetry.kept_turns import FoundTurn, joined
 from turnwire.gateway.telemetry.live import LiveTurn, live_turn
 from turnwire.gateway.turns.turn import Turn
 from turnwire.protocols.wire import TurnFailure
@@ -35,32 +40,42 @@ _JSON = "application/json"
 
 
 class _Turns(msgspec.Struct):
-    """The body of `/admin/turns`."""
+    """The body of `/admin/turns`; `older` asks for the turns before these, where there are any."""
 
     live: int
     turns: list[TurnSummary]
+    older: str | None = None
 
 
 class AdminRoutes:
-    """`GET /admin/turns?limit=&session=&model=`, newest first, `GET /metrics` and `GET /openapi.json`."""
+    """`GET /admin/turns?limit=&session=&model=&turn=&older=`, newest first, `GET /metrics` and `GET /openapi.json`."""
 
     def __init__(self, gateway: Gateway, *, alone: bool = False) -> None:
         self._gateway = gateway
         # `alone`: siblings ask, and want no more than what this process knows by itself.
         self._siblings = None if alone else gateway.siblings
+        self._kept = None if alone else gateway.kept_turns
 
     async def turns(self, request: Request) -> Response:
         query = request.query_params
         limit = query.get("limit", "100")
         if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit[:9]) <= _MOST:
             raise TurnFailure("invalid_request", f"limit: must be a whole number from 1 to {_MOST}", param="limit")
-        found = self._gateway.journal.last(int(limit), session=query.get("session"), model=query.get("model"))
-        page = _Turns(live=len(self._gateway.heartbeat), turns=list(found))
+        wanted = TurnFilter(session=query.get("session"), model=query.get("model"), turn=query.get("turn"))
+        found: list[FoundTurn] = []
+        if self._kept is not None:
+            try:
+                found = await self._kept.page(wanted, int(limit), query.get("older"))
+            except UnknownPlace:
+                raise TurnFailure(
+                    "invalid_request", "older: must be what an earlier answer called `older`", param="older"
+                ) from None
+        page = _Turns(live=len(self._gateway.heartbeat), turns=list(self._gateway.journal.last(int(limit), wanted)))
         for body in await self._others(f"/admin/turns?{request.url.query}"):
             theirs = msgspec.json.decode(body, type=_Turns)
             page.live += theirs.live
             page.turns += theirs.turns
-        page.turns = sorted(page.turns, key=lambda turn: -turn.at)[: int(limit)]
+        page.turns, page.older = joined(found, [] if "older" in query else page.turns, int(limit))
         return Response(msgspec.json.encode(page), media_type=_JSON)
 
     async def live(self, request: Request) -> Response:
@@ -129,10 +144,16 @@ class AdminRoutes:
         stop = self._gateway.journal.listen(told)
         heard: dict[str, asyncio.Task[None]] = {}
         try:
+            place = await self._kept.newest() if self._kept is not None else ""
             while not self._gateway.draining:
-                for name in self._siblings.names() if self._siblings is not None else ():
-                    if name not in heard:
-                        heard[name] = asyncio.create_task(self._hear(name, add))
+                if self._kept is not None:
+                    theirs, place = await self._kept.others_after(place)
+                    for summary in theirs:
+                        told(summary)
+                elif self._siblings is not None:
+                    for name in self._siblings.names():
+                        if name not in heard:
+                            heard[name] = asyncio.create_task(self._hear(name, add))
                 yield b"event: live\ndata: " + msgspec.json.encode(await self._all_live()) + b"\n\n"
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_PERIOD_S):
@@ -188,8 +209,15 @@ class AdminRoutes:
         return Response(msgspec.json.encode(body), media_type=_JSON)
 
     async def settings(self, request: Request) -> Response:
-        """The settings in effect, without secrets."""
-        return Response(msgspec.json.encode(open_settings(self._gateway.settings)), media_type=_JSON)
+        """The settings in effect, without secrets; with `described`, each with what it is and whether it was chosen."""
+        values: Any = open_settings(self._gateway.settings)
+        if request.query_params.get("described"):
+            told, defaults = described(Settings), open_settings(Settings())
+            values = [
+                {"name": name, "value": value, "chosen": value != defaults[name], "description": told[name]}
+                for name, value in values.items()
+            ]
+        return Response(msgspec.json.encode(values), media_type=_JSON)
 
     async def metrics(self, request: Request) -> Response:
         page = self.page()

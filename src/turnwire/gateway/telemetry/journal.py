@@ -23,6 +23,7 @@ __all__ = [
     "Journal",
     "JsonLines",
     "Span",
+    "TurnFilter",
     "TurnSummary",
     "sections_of",
     "spans_of",
@@ -32,6 +33,7 @@ __all__ = [
 
 _STANDARD = "turnwire"
 _MOST_SECTIONS = 40
+_MOST_SPANS = 200
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +161,7 @@ def summary_of(turn: TurnRecord[Any]) -> TurnSummary:
 
 
 def spans_of(turn: TurnRecord[Any], now: float | None = None) -> tuple[Span, ...]:
-    """The parts of a turn so far, in order."""
+    """The parts of a turn so far, in order; the middle of very many is one part of kind `more`."""
     began, now = turn.started, time.monotonic() if now is None else now
     first = turn.first_token if turn.first_token is not None else now
     queued = turn.route.queued if turn.route is not None else 0.0
@@ -174,6 +176,9 @@ def spans_of(turn: TurnRecord[Any], now: float | None = None) -> tuple[Span, ...
         )
         for block in turn.blocks
     ]
+    half = _MOST_SPANS // 2
+    if len(spans) > _MOST_SPANS:
+        spans[half:-half] = [Span(kind="more", start=spans[half].start, end=spans[-half - 1].end)]
     return tuple(spans)
 
 
@@ -200,8 +205,24 @@ def sections_of(turn: TurnRecord[Any]) -> tuple[dict[str, int], tuple[tuple[str,
     return sizes, tuple(zip(kinds, counts, strict=True))
 
 
+class TurnFilter(msgspec.Struct, frozen=True):
+    """Which turns are wanted: of one session, of one model, the one with an id; all where nothing is said."""
+
+    session: str | None = None
+    model: str | None = None
+    turn: str | None = None
+
+    def fits(self, turn: str, session: str | None, model: str) -> bool:
+        """Whether a turn is wanted."""
+        return (
+            (self.session is None or session == self.session)
+            and (self.model is None or model == self.model)
+            and (self.turn is None or turn == self.turn)
+        )
+
+
 class Journal:
-    """The last turns, newest first."""
+    """The last turns of this process, newest first."""
 
     def __init__(self, size: int) -> None:
         self._turns: deque[TurnSummary] = deque(maxlen=size)
@@ -217,12 +238,12 @@ class Journal:
         self._listeners.add(listener)
         return lambda: self._listeners.discard(listener)
 
-    def last(self, limit: int, *, session: str | None = None, model: str | None = None) -> Iterator[TurnSummary]:
-        """At most `limit` of them, of one session or model where asked for."""
+    def last(self, limit: int, wanted: TurnFilter | None = None) -> Iterator[TurnSummary]:
+        """At most `limit` of them, of those that are wanted."""
         for summary in self._turns:
             if limit <= 0:
                 return
-            if (session is None or summary.session == session) and (model is None or summary.model == model):
+            if wanted is None or wanted.fits(summary.turn_id, summary.session, summary.model):
                 limit -= 1
                 yield summary
 
