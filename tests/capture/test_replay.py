@@ -12,15 +12,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from turnwire.capture.difference import ids_differ
-from turnwire.capture.format import CaptureError, ParsedBlock
+from turnwire.capture.format import CaptureError
 from turnwire.capture.reading import Capture
 from turnwire.cli.main import main
 from turnwire.engines.captured.files import load_capture
 from turnwire.engines.embedded.downloads import DEFAULT_MODEL, KNOWN_MODELS, cache_folder
-from turnwire.gateway.door.keys import hash_key
 from turnwire.gateway.replay.replaying import Replayed, replay, replay_settings
 from turnwire.gateway.settings import Settings
 from turnwire.gateway.setup.assembly import AssemblyError
+from turnwire.parsers.codecs.tagged.ends import Ends, Verdict
 
 from ..engines.embedded_fake import write_gguf
 from ..gateway.conftest import Client, Serve
@@ -200,26 +200,6 @@ async def test_a_client_runs_again_without_its_engine(serve: Serve, tmp_path: Pa
     assert "capture.other_prompt" in summary.notes
 
 
-async def test_requests_sent_again_say_how_they_failed(serve: Serve, tmp_path: Path) -> None:
-    folder, keys = tmp_path / "captures", tmp_path / "keys.toml"
-    client = await serve(*LINES, capture=str(folder))
-    await conversations.messages(client)
-    closed(client)
-    keys.write_text(f'[[key]]\nname = "k"\nhash = "{hash_key("right")}"\n')
-    guarded = await serve(*LINES, keys=str(keys))
-
-    async def sent(url: str, **environment: str | None) -> tuple[int, str, str]:
-        line = ["replay", str(folder), "--speed", "1000", "--to", url]
-        ran = await asyncio.to_thread(CliRunner().invoke, main, line, env=environment)
-        return ran.exit_code, ran.stdout.splitlines()[0].partition(" s, ")[2], ran.stderr
-
-    assert await sent(guarded.base, TURNWIRE_API_KEY="right") == (0, "0 failed", "")
-    code, told, hint = await sent(guarded.base, TURNWIRE_API_KEY=None)
-    assert (code, told) == (1, "3 failed: 3 x 401")
-    assert "give one with --key or TURNWIRE_API_KEY" in hint
-    assert await sent("http://127.0.0.1:9") == (1, "3 failed: 3 x no answer", "")
-
-
 async def test_a_capture_that_is_not_there_is_said(serve: Serve, tmp_path: Path) -> None:
     with pytest.raises(AssemblyError, match="cannot be read"):
         await serve(engine=f"capture:{tmp_path / 'nothing.jsonl'}")
@@ -228,29 +208,43 @@ async def test_a_capture_that_is_not_there_is_said(serve: Serve, tmp_path: Path)
         await serve(engine=f"capture:{tmp_path / 'empty'}")
 
 
-async def test_an_expectation_fails_before_a_fix_and_passes_after(serve: Serve, tmp_path: Path) -> None:
-    """A model that writes calls in another form than its dialect says: the capture shows it, the fix is the dialect."""
-    folder = tmp_path / "captures"
-    call = '<tool_call>\n{"name": "ls", "arguments": {"path": "/a"}}\n</tool_call>'
-    client = await serve({"text": call}, capture=str(folder), dialect="deepseek_v3")
+async def test_a_repro_bundle_of_a_parser_bug_fails_before_the_fix_and_passes_after(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bug: a value ends at the first closing tag, also at one that it only quotes."""
+    folder, bundle, wanted = tmp_path / "captures", tmp_path / "bug.capture.jsonl", tmp_path / "wanted.json"
+    path = "/a mentions </parameter> in its name"
+    monkeypatch.setattr(Ends, "_own_closer", lambda *_: Verdict.ENDS)
+    client = await serve({"text": "I look.\n</think>\n\n" + conversations.CALL.format(path)}, capture=str(folder))
     body = {
         "model": "test-model",
         "max_tokens": 500,
         "tools": [{"name": "ls", "input_schema": conversations.TOOL}],
-        "messages": [{"role": "user", "content": "What is in /a?"}],
+        "messages": [{"role": "user", "content": "What is in it?"}],
     }
     status, answer = await client.post("/v1/messages", body)
     assert status == 200
-    assert not [block for block in answer["content"] if block["type"] == "tool_use"]
+    assert [block["input"] for block in answer["content"] if block["type"] == "tool_use"] == [{"path": "/a mentions "}]
     closed(client)
-    capture = load_capture(str(folder))
-    wanted = (ParsedBlock(kind="tool_call", name="ls", arguments={"path": "/a"}),)
-    capture.turns[0] = msgspec.structs.replace(capture.turns[0], expected=wanted)
-    (before,) = await replayed(folder, capture=capture)
-    assert [one.stage for one in before.differences] == ["parse"]
-    (after,) = await replayed(folder, Settings(dialect="hermes"), capture=capture)
-    assert after.differences == ()
-    assert after.blocks == wanted
+    blocks = [
+        {"kind": "reasoning", "text": "I look."},
+        {"kind": "tool_call", "name": "ls", "arguments": {"path": path}},
+    ]
+    wanted.write_bytes(msgspec.json.encode(blocks))
+    (turn,) = load_capture(str(folder)).turns
+
+    async def run(*line: str) -> Result:
+        return await asyncio.to_thread(CliRunner().invoke, main, line)
+
+    made = await run("repro", turn.turn_id, str(folder), "--expect", str(wanted), "-o", str(bundle))
+    assert made.exit_code == 0, made.output
+    before = await run("replay", str(bundle))
+    assert before.exit_code == 1
+    assert "parse differs at 1" in before.output
+    assert before.output.endswith("0 turns equal, 1 different, 0 not compared\n")
+    monkeypatch.undo()
+    after = await run("replay", str(bundle))
+    assert (after.exit_code, after.output) == (0, "1 turn equal, 0 different, 0 not compared\n")
 
 
 @pytest.mark.parametrize(

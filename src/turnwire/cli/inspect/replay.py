@@ -30,11 +30,10 @@ __all__ = ["replay", "repro"]
 @click.argument("place", metavar="FILE")
 @click.option("--turn", help="Only this turn (and what it recalls).")
 @click.option("--as-engine", is_flag=True, help="Serve a gateway whose engine is the capture.")
-@click.option(
-    "--to", "target", metavar="URL", help="Send the captured requests to this gateway, at the captured times."
-)
+@click.option("--to", "target", metavar="URL", help="Send the captured requests to this server, at the captured times.")
 @click.option("--speed", type=click.FloatRange(0.01, 1000), default=1.0, help="With --to: so many times faster.")
-@click.option("--key", envvar=KEY_VARIABLE, help=f"With --to: that gateway's key.  [default: ${KEY_VARIABLE}]")
+@click.option("--key", envvar=KEY_VARIABLE, help=f"With --to: that server's key.  [default: ${KEY_VARIABLE}]")
+@click.option("--model", help="With --to: the model to ask for.  [default: the captured one]")
 @click.option(
     "--tokenizer",
     help="The captured model's folder, GGUF file, hub id, or name in `turnwire models ls`.  [default: the file of the "
@@ -50,6 +49,7 @@ def replay(
     target: str | None,
     speed: float,
     key: str | None,
+    model: str | None,
     tokenizer: str | None,
     template: str | None,
     dialect: str,
@@ -66,7 +66,7 @@ def replay(
         if target is not None:
             from turnwire.cli.inspect.load import send_again
 
-            if asyncio.run(send_again(capture, target, speed, key)):
+            if asyncio.run(send_again(capture, target, speed, key, model)):
                 sys.exit(1)
             return
         settings = replay_settings(capture, place, base)
