@@ -11,14 +11,14 @@ export PYTHONDONTWRITEBYTECODE :=
 CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwire
 
 .DEFAULT_GOAL := help
-.PHONY: help docs docs-serve lock sbom audit release serve test test-slow coverage test-clients test-engines test-sglang test-ray lint bench bench-peers conformance fuzz clean
+.PHONY: help docs docs-serve lock sbom audit release serve test test-slow coverage test-browser test-clients test-engines test-sglang test-ray lint bench bench-peers conformance fuzz clean
 
 help:
 	@echo "make serve         run the gateway on the embedded model (http://127.0.0.1:8390)"
 	@echo "make test          run the tests"
 	@echo "make test-slow     run the long ones: storms of faults, all templates and tokenizers, downloads"
 	@echo "make coverage      make test, and which lines it reaches"
-	@echo "make test-browser  run the console in an installed Chromium"
+	@echo "make test-browser  run the console in Chromium, which is installed where it is missing"
 	@echo "make test-clients  run the real, pinned clients against the gateway"
 	@echo "make test-engines  run the real engines behind the gateway: vLLM, SGLang, llama.cpp"
 	@echo "make test-sglang   only those on SGLang"
@@ -62,10 +62,12 @@ coverage: $(VENV)/.dev
 	$(BIN)/pytest -n auto -m "not browser and not clients and not engines and not ray" --cov --cov-report=term:skip-covered $(ARGS)
 
 test-browser: $(VENV)/.dev
+	$(BIN)/python tools/browser.py install
 	$(BIN)/pytest -m browser tests/console $(ARGS)
 
 test-clients: $(VENV)/.dev
 	$(BIN)/python tools/clients.py install
+	$(BIN)/python tools/browser.py install
 	$(BIN)/pytest -n 2 -m clients tests/clients $(ARGS)
 
 test-engines: $(VENV)/.dev

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from browser import chromium
 from playwright.sync_api import sync_playwright
 
 RULES = (
@@ -227,10 +227,12 @@ def main() -> None:
             for width in (400, 1600)
             for scheme in ("light", "dark")
         }
-    chromium = next(path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name)))
+    found = chromium()
+    if found is None:
+        sys.exit("No Chromium is installed: python tools/browser.py install")
     print("starting", flush=True)
     with gateway() as shown, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         broken = next(turn for turn in shown.ask("/admin/turns")["turns"] if turn["lost"])
         hashes = {"session": "sessions/fix-the-parser", "turn": f"turns/{broken['turn_id']}"}
         live(shown)

@@ -5,20 +5,29 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from tools.browser import chromium
+
+# A browser that asks nobody for anything by itself.
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
 MARKDOWN = (
     "They want a table.\n</think>\n\n## Result\n\nHere is **what I found** in `src/`:\n\n| file | lines |\n|---|---|\n"
     "| a.py | 120 |\n\n- one *item*\n- two\n\n```python\ndef f(x):\n    return x + 1\n```\n\nDone."
@@ -72,16 +81,14 @@ class Gateway:
         history.append({"role": "assistant", "content": answer["content"]})
 
 
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """A scripted model behind a gateway that captures; one of its sessions has a date in its system prompt."""
-    folder = tmp_path_factory.mktemp("console")
+@contextmanager
+def started(folder: Path, *more: str) -> Iterator[Gateway]:
+    """A scripted model behind a gateway in a process of its own."""
     script = folder / "script.jsonl"
     script.write_text("".join(json.dumps(line) + "\n" for line in LINES))
     flags = ["--engine", f"scripted:{script}", "--model", "test-model", "--dialect", "qwen3_coder", "--port", "0"]
-    flags += ["--log-level", "warning"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "turnwire", "serve", *flags, "--capture", str(folder / "captures")],
+        [sys.executable, "-m", "turnwire", "serve", *flags, "--log-level", "warning", *more],
         stderr=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
@@ -93,25 +100,34 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         while "on http://" not in base:
             base = process.stdout.readline()
             assert base, "the gateway did not start"
-        made = Gateway("http://" + base.split("on http://")[1].split()[0])
-        history: list[dict[str, Any]] = []
-        for day in (14, 14, 15):
-            history.append({"role": "user", "content": "What changed in the parser?"})
-            made.turn("dated", f"Today is 2026-11-{day}. " + "You work in a repository. " * 40, history=history)
-        yield made
+        yield Gateway("http://" + base.split("on http://")[1].split()[0])
     finally:
         process.terminate()
         process.wait(20)
 
 
 @pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway that captures; one of its sessions has a date in its system prompt."""
+    folder = tmp_path_factory.mktemp("console")
+    with started(folder, "--capture", str(folder / "captures")) as made:
+        history: list[dict[str, Any]] = []
+        for day in (14, 14, 15):
+            history.append({"role": "user", "content": "What changed in the parser?"})
+            made.turn("dated", f"Today is 2026-11-{day}. " + "You work in a repository. " * 40, history=history)
+        yield made
+
+
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """The installed Chromium; a visible skip where there is none."""
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is installed (apt-get install chromium)")
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install playwright)")
-    with api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    """The installed Chromium; a failure where there is none."""
+    found = chromium()
+    if found is None:
+        pytest.fail("No Chromium is installed: python tools/browser.py install", pytrace=False)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=found, args=FLAGS)
         yield opened
         opened.close()
 

@@ -6,14 +6,18 @@ import contextlib
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 import pytest
 
-from .conftest import ATTACK, Gateway, wait_for
+from turnwire.gateway.stores.journal import SQLiteJournal
+from turnwire.gateway.telemetry.journal import TurnSummary
+from turnwire.gateway.telemetry.kept_turns import KeptTurns
+
+from .conftest import ATTACK, Gateway, started, wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -82,7 +86,7 @@ def test_a_live_turn_is_shown_and_cancelled(page: Any, gateway: Gateway) -> None
         ("workers", "healthy"),
         ("usage", "claude-cli/2.1.325"),
         ("connect", "turnwire launch claude"),
-        ("settings", "capture_sample"),
+        ("settings", "Share of the sessions that is captured."),
     ],
 )
 def test_the_other_screens(page: Any, view: str, said: str) -> None:
@@ -102,7 +106,17 @@ def test_nothing_is_wider_than_the_window(browser: Any, gateway: Gateway, width:
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page = context.new_page()
     broken = next(turn for turn in gateway.ask("/admin/turns")["turns"] if turn["lost"])
-    for view in ("live", "sessions/dated", f"turns/{broken['turn_id']}", "connect", "playground", "usage", "workers"):
+    views = (
+        "live",
+        "sessions/dated",
+        f"turns/{broken['turn_id']}",
+        "connect",
+        "playground",
+        "usage",
+        "workers",
+        "settings",
+    )
+    for view in views:
         page.goto(f"{gateway.base}/console#{view}")
         page.wait_for_selector("main > *")
         assert page.evaluate("document.documentElement.scrollWidth") <= width, view
@@ -165,27 +179,41 @@ def test_charts_are_drawn_by_the_library_that_the_gateway_brings(page: Any) -> N
         page.wait_for_selector(f".chart:has-text('{title}') canvas")
 
 
-def test_a_thousand_sessions(page: Any, gateway: Gateway) -> None:
-    with ThreadPoolExecutor(8) as threads:
-        for number in range(1000):
-            threads.submit(gateway.turn, f"many-{number:04d}", history=[{"role": "user", "content": "Hi."}])
-    page.goto(gateway.base + "/console#sessions")
-    page.wait_for_selector("tr.link:has-text('many-0')")
-    shown = 0
-    while page.locator("td:has-text(' more')").count():
-        page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
-        wait_for(lambda before=shown: page.locator("tr.link").count() > before)  # type: ignore[misc]
+def test_a_thousand_sessions_that_a_gateway_kept_before_it_was_restarted(
+    browser: Any, gateway: Gateway, tmp_path: Path
+) -> None:
+    (real,) = gateway.ask("/admin/turns?limit=1&session=dated")["turns"]
+    kept = KeptTurns(SQLiteJournal(str(tmp_path / "store.db.journal"), max_bytes=32 << 20, age=3600))
+    for number in range(1200):
+        over = {"turn_id": f"turn-{number}", "session": f"many-{number:04d}", "at": real["at"] - number}
+        kept.add(msgspec.convert(real | over, TurnSummary))
+    kept.close()
+    context = browser.new_context(viewport={"width": 1280, "height": 860})
+    with started(tmp_path, "--store", f"sqlite:{tmp_path / 'store.db'}") as crowded:
+        page = context.new_page()
+        page.set_default_timeout(15_000)
+        page.goto(crowded.base + "/console#sessions")
+        page.wait_for_selector("tr.link:has-text('many-0')")
+        page.click("button:has-text('Older turns')")
+        page.wait_for_selector("button:has-text('Older turns')", state="detached")
         shown = page.locator("tr.link").count()
-    assert page.locator("tr.link").count() >= 990
-    took = page.evaluate(
-        """async () => {
-            const began = performance.now();
-            location.hash = "live"; await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
-            location.hash = "sessions"; await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
-            return performance.now() - began;
-        }"""
-    )
-    print(f"two screens of 1,000 sessions drawn in {took:.0f} ms")
-    name = page.inner_text("tr.link >> nth=20 >> .mono")
-    page.click("tr.link >> nth=20")
-    page.wait_for_selector(f"h1:has-text('{name}')")
+        while page.locator("td:has-text(' more')").count():
+            page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+            wait_for(lambda before=shown: page.locator("tr.link").count() > before)  # type: ignore[misc]
+            shown = page.locator("tr.link").count()
+        assert shown == 1200
+        took = page.evaluate(
+            """async () => {
+                const began = performance.now();
+                location.hash = "live"; await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+                location.hash = "sessions"; await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+                return performance.now() - began;
+            }"""
+        )
+        print(f"two screens of 1,200 sessions drawn in {took:.0f} ms")
+        name = page.inner_text("tr.link >> nth=20 >> .mono")
+        page.click("tr.link >> nth=20")
+        page.wait_for_selector(f"h1:has-text('{name}')")
+        page.click(".turn[role=button]")
+        page.wait_for_selector("h1:has-text('Turn turn-20')")
+    context.close()
