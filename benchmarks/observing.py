@@ -2,7 +2,7 @@
 
     python -m benchmarks observing [--turns 200] [--rounds 5] [--save]
 
-Promise: four gateways, one for each condition, live side by side on scripted engines and take turns. Each figure is one
+Promise: one gateway for each condition; they live side by side on scripted engines and take turns. Each figure is one
 gateway's own processor time, of all its threads, over its turns alone, and every round's is kept. A turn's fixed cost
 and the cost of a token are told apart by answers of two lengths.
 """
@@ -12,14 +12,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import re
+import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
 import tracemalloc
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,21 +36,35 @@ SYSTEM = "You work in a repository of a streaming parser; keep answers short. " 
 WORDS = f"{SYSTEM[:67]} a buffer holds what came early and gives it back once its place is known".split()
 LENGTHS = {"short": 8, "long": 160}
 PERIOD_MS, STREAMS = 4, 64
+
+
+class Watching(msgspec.Struct, frozen=True):
+    """What is on: the console, capture, a store, and in it the journal of summaries."""
+
+    console: bool = False
+    capture: bool = False
+    store: bool = False
+    journal: bool = True
+
+
 CONDITIONS = {
-    "console closed, capture off": (False, False),
-    "console open, capture off": (True, False),
-    "console closed, capture on": (False, True),
-    "console open, capture on": (True, True),
+    "console closed, capture off": Watching(),
+    "console open, capture off": Watching(console=True),
+    "console closed, capture on": Watching(capture=True),
+    "console open, capture on": Watching(console=True, capture=True),
+    "store in SQLite, summaries not kept": Watching(store=True, journal=False),
+    "store in SQLite, summaries kept": Watching(store=True),
 }
 
 
 class Condition(msgspec.Struct):
     """One gateway's rounds: processor milliseconds for each turn of a short answer, microseconds for each further
-    token; bytes of capture files for each turn."""
+    token; bytes of capture files, and of the store's journal, for each turn."""
 
     turn_ms: list[float]
     token_us: list[float]
     capture_bytes: float = 0.0
+    journal_bytes: float = 0.0
 
 
 class Observing(msgspec.Struct):
@@ -80,11 +96,14 @@ def _script(turns: int) -> str:
 class _Watched:
     """A gateway of one condition."""
 
-    def __init__(self, folder: Path, script: Path, *, console: bool, capture: bool) -> None:
-        self.console = console
-        self.captures = folder / f"captures-{console}" if capture else None
+    def __init__(self, folder: Path, script: Path, watching: Watching) -> None:
+        self.console = watching.console
+        self.captures = folder / f"captures-{watching.console}" if watching.capture else None
+        self._store = folder / f"store-{watching.journal}.db" if watching.store else None
+        self._environment = os.environ | ({} if watching.journal else {"TURNWIRE_JOURNAL_BYTES": "0"})
         self._flags = ["--engine", f"scripted:{script}", "--model", "m", "--dialect", "qwen3_coder", "--port", "0"]
-        self._flags += ["--log-level", "info", *(["--capture", str(self.captures)] if capture else [])]
+        self._flags += ["--log-level", "info", *(["--capture", str(self.captures)] if watching.capture else [])]
+        self._flags += ["--store", f"sqlite:{self._store}"] if watching.store else []
         self._sent = 0
 
     async def __aenter__(self) -> _Watched:
@@ -93,6 +112,7 @@ class _Watched:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
+            env=self._environment,
         )
         assert self._process.stdout is not None
         line = ""
@@ -163,6 +183,16 @@ class _Watched:
             return 0.0
         return sum(path.stat().st_size for path in self.captures.glob("*")) / self._sent
 
+    @property
+    def journal(self) -> float:
+        """Bytes of the store's journal for each turn; only once the gateway has ended."""
+        file = Path(f"{self._store}.journal")
+        if self._store is None or not file.exists():
+            return 0.0
+        with closing(sqlite3.connect(file)) as database:
+            size, count = database.execute("SELECT SUM(LENGTH(value)), COUNT(*) FROM journal").fetchone()
+        return float(size) / count
+
 
 def _in_memory(rows: list[dict[str, Any]]) -> int:
     """What a summary takes in memory, on average."""
@@ -183,8 +213,8 @@ async def measure(turns: int, rounds: int) -> Observing:
         found = {name: Condition([], []) for name in CONDITIONS}
         async with AsyncExitStack() as stack:
             gateways = {
-                name: await stack.enter_async_context(_Watched(Path(folder), script, console=console, capture=capture))
-                for name, (console, capture) in CONDITIONS.items()
+                name: await stack.enter_async_context(_Watched(Path(folder), script, watching))
+                for name, watching in CONDITIONS.items()
             }
             rows: dict[str, dict[str, Any]] = {}
             for gateway in gateways.values():
@@ -203,6 +233,7 @@ async def measure(turns: int, rounds: int) -> Observing:
             listed = await gateways["console closed, capture off"].rows()
         for name, gateway in gateways.items():
             found[name].capture_bytes = round(gateway.kept)
+            found[name].journal_bytes = round(gateway.journal)
     return Observing(
         command="observing",
         taken=today(),
@@ -224,9 +255,10 @@ def block(folder: Path = FOLDER) -> str:
         "|---|---|---|---|",
     ]
     for name, condition in made.conditions.items():
-        lines.append(
-            f"| {name} | {_cell(condition.turn_ms)} | {_cell(condition.token_us)} | {condition.capture_bytes:,.0f} |"
-        )
+        kept = f"{condition.capture_bytes:,.0f}"
+        if name.startswith("store"):
+            kept = f"{condition.journal_bytes:,.0f} beside the store's own"
+        lines.append(f"| {name} | {_cell(condition.turn_ms)} | {_cell(condition.token_us)} | {kept} |")
     base = made.conditions["console closed, capture off"]
     busy = " that other work used too" if float(made.machine["load"]) > 1 else ""
     short, long = made.output_tokens["short"], made.output_tokens["long"]
