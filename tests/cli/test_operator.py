@@ -103,7 +103,7 @@ async def test_a_running_gateway_that_wants_a_key_is_named(
         told = await run("explain")
         let_in = await run("explain", "--key", "s" * 32)
     assert told.exit_code == 1
-    assert f"{client.base}/admin/turns?limit=1000 answered 401. Give a key" in told.stderr
+    assert f"{client.base}/admin/turns?limit=1 answered 401. Give a key" in told.stderr
     assert let_in.stderr.endswith(f"{client.base}.\nError: No turn has ended yet.\n")
 
 

@@ -185,7 +185,7 @@ def test_a_thousand_sessions_that_a_gateway_kept_before_it_was_restarted(
     (real,) = gateway.ask("/admin/turns?limit=1&session=dated")["turns"]
     kept = KeptTurns(SQLiteJournal(str(tmp_path / "store.db.journal"), max_bytes=32 << 20, age=3600))
     for number in range(1200):
-        over = {"turn_id": f"turn-{number}", "session": f"many-{number:04d}", "at": real["at"] - number}
+        over = {"turn_id": f"turn-{number}", "session": f"many-{number:04d}", "at": real["at"] - 1200 + number}
         kept.add(msgspec.convert(real | over, TurnSummary))
     kept.close()
     context = browser.new_context(viewport={"width": 1280, "height": 860})
@@ -193,7 +193,7 @@ def test_a_thousand_sessions_that_a_gateway_kept_before_it_was_restarted(
         page = context.new_page()
         page.set_default_timeout(15_000)
         page.goto(crowded.base + "/console#sessions")
-        page.wait_for_selector("tr.link:has-text('many-0')")
+        page.wait_for_selector("tr.link:has-text('many-1199')")
         page.click("button:has-text('Older turns')")
         page.wait_for_selector("button:has-text('Older turns')", state="detached")
         shown = page.locator("tr.link").count()
@@ -215,5 +215,5 @@ def test_a_thousand_sessions_that_a_gateway_kept_before_it_was_restarted(
         page.click("tr.link >> nth=20")
         page.wait_for_selector(f"h1:has-text('{name}')")
         page.click(".turn[role=button]")
-        page.wait_for_selector("h1:has-text('Turn turn-20')")
+        page.wait_for_selector(f"h1:has-text('Turn turn-{int(name.removeprefix('many-'))}')")
     context.close()

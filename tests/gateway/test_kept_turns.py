@@ -249,6 +249,12 @@ def test_what_is_remembered_and_what_is_kept_are_one_list() -> None:
     assert [one.turn_id for one in turns] == ["t6", "t5", "t4"]
     assert older == "3"
     assert joined([], [turn(1)], 3) == ([turn(1)], None)
+    # What is older than the page is on another page; what fills the page leaves the journal for the next.
+    assert [one.turn_id for one in joined(found, [turn(1)], 2)[0]] == ["t5", "t4"]
+    assert joined(found, [turn(8), turn(7), turn(6)], 3) == ([turn(8), turn(7), turn(6)], "5")
+    # A clock that goes wrong does not make pages repeat.
+    backwards = [FoundTurn(str(place), turn(9 - place)) for place in (5, 4, 3, 2)]
+    assert joined(backwards, [], 3) == ([turn(6), turn(5), turn(4)], "2")
     assert joined(found, [], 9)[1] is None
 
 

@@ -206,9 +206,18 @@ def joined(
     found: Sequence[FoundTurn], remembered: Iterable[TurnSummary], limit: int
 ) -> tuple[list[TurnSummary], str | None]:
     """What the journal has and what processes remember, each turn once, newest first; and the place from which the
-    journal goes on, if it does."""
-    places = {one.summary.turn_id: (number, one.place) for number, one in enumerate(found)}
-    turns = {summary.turn_id: summary for summary in (*remembered, *(one.summary for one in found))}
-    ordered = sorted(turns.values(), key=lambda summary: -summary.at)
-    left = [places[summary.turn_id] for summary in ordered[limit:] if summary.turn_id in places]
-    return ordered[:limit], min(left)[1] if left else None
+    journal goes on, if it does. Pages follow the order of writing, so that each goes on where the last one ended, whatever
+    the clocks of gateways say."""
+    known = {one.summary.turn_id for one in found}
+    extra = list({summary.turn_id: summary for summary in remembered if summary.turn_id not in known}.values())
+    if len(found) > limit:
+        # What is older than this page is on a later one.
+        extra = [summary for summary in extra if summary.at > found[limit - 1].summary.at]
+    extra = sorted(extra, key=_newest_first)[:limit]
+    taken = min(limit - len(extra), len(found))
+    turns = sorted([*extra, *(one.summary for one in found[:taken])], key=_newest_first)
+    return turns, found[taken].place if taken < len(found) else None
+
+
+def _newest_first(summary: TurnSummary) -> float:
+    return -summary.at
