@@ -206,8 +206,8 @@ def joined(
     found: Sequence[FoundTurn], remembered: Iterable[TurnSummary], limit: int
 ) -> tuple[list[TurnSummary], str | None]:
     """What the journal has and what processes remember, each turn once, newest first; and the place from which the
-    journal goes on, if it does. Pages follow the order of writing, so that each goes on where the last one ended, whatever
-    the clocks of gateways say."""
+    journal goes on, if it does. Pages follow the order of writing: each goes on where the last one ended, whatever the
+    clocks of gateways say."""
     known = {one.summary.turn_id for one in found}
     extra = list({summary.turn_id: summary for summary in remembered if summary.turn_id not in known}.values())
     if len(found) > limit:
