@@ -22,8 +22,8 @@ SLOW = 400.0
 # What SGLang needs to run without a GPU; nothing of it changes what a client sees.
 SGLANG_ON_A_CPU = (
     "--load-format dummy --attention-backend torch_native --sampling-backend pytorch --disable-cuda-graph "
-    "--disable-overlap-schedule --mem-fraction-static 0.5 --max-total-tokens 65536 --max-running-requests 8 "
-    "--context-length 40960 --dtype bfloat16 --skip-server-warmup"
+    "--disable-overlap-schedule --mem-fraction-static 0.5 --max-total-tokens 131072 --max-running-requests 8 "
+    "--context-length 131072 --dtype bfloat16 --skip-server-warmup"
 )
 
 
@@ -103,7 +103,9 @@ def sglang(stage: Stage) -> Served:
     model = stage.scratch / "sglang-model"
     shutil.copytree(installation.model, model)
     config = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps(config | {"architectures": ["ScriptedForCausalLM"]}))
+    # The window is as long as the other servers': Claude Code asks for 32,000 tokens beside its prompt.
+    longer = {"architectures": ["ScriptedForCausalLM"], "max_position_embeddings": 262144}
+    (model / "config.json").write_text(json.dumps(config | longer))
     flags = "--tool-call-parser qwen25 --reasoning-parser qwen3 --enable-cache-report --enable-response-store"
     command: Command = [installation.python, "-m", "sglang.launch_server", "--model-path", model, "--device", "cpu"]
     command += SGLANG_ON_A_CPU.split()
