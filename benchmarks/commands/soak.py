@@ -6,7 +6,8 @@ Two stand-ins for engines say a text that the prompt determines, so that every a
 of them is killed every half minute and started again. A third comes and goes by the config file, which the gateway
 reads again on SIGHUP, also every half minute. With `--real` a real vLLM (CPU build, tiny random weights) serves a
 second model; its answers mean nothing and are checked for their form. Every ten seconds memory, descriptors, threads,
-live turns and the longest `/health` are noted, of one every 50 ms.
+live turns and the longest `/health` are noted, of one every 50 ms. The gateway's setting `memory` is small enough that
+a third of an hour's turns fills it: from there on the curve is to be flat.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "src" / "turnwire" / "prompts" / "data"
 EVERY = 10.0
 RELOAD_S = 30.0
+# A bound that a third of an hour's turns reaches.
+MEMORY = 16 * 1024 * 1024
 
 
 class Soak(msgspec.Struct):
@@ -96,7 +99,11 @@ async def run(options: argparse.Namespace) -> Soak:
         command = [sys.executable, "-m", "turnwire", "serve", "--port", "0", "--log-level", "error"]
         command += ["--config", str(configuration(folder, engines, real))]
         gateway = subprocess.Popen(  # noqa: ASYNC220 - nothing runs yet
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+            command,
+            env=os.environ | {"TURNWIRE_MEMORY": str(MEMORY)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         stack.callback(gateway.kill)
         assert gateway.stdout is not None

@@ -1,7 +1,8 @@
 """Requests drawn at random: good ones of every route, broken in bytes, JSON, types, depth, numbers, Unicode, methods,
 paths, headers and encodings.
 
-Promise: the same seed draws the same requests, but for the ids that earlier answers brought.
+Promise: a request follows from the seed and its number alone, whatever was drawn before it and in whatever order the
+answers came, but for the ids that earlier answers brought.
 """
 
 from __future__ import annotations
@@ -140,9 +141,14 @@ class Fuzzer:
     """Breaks good requests."""
 
     def __init__(self, seed: int) -> None:
+        self._seed = seed
         self.dice = random.Random(seed)
         self.schemas = Schemas(self.dice, self.value)
         self.ids: deque[str] = deque(maxlen=IDS)
+
+    def begin(self, number: int) -> None:
+        """What is drawn from here on is the request of this number."""
+        self.dice.seed(f"{self._seed}/{number}")
 
     def learn(self, body: bytes) -> None:
         """Keep the id of an answer, so that later requests can name it."""
@@ -236,13 +242,18 @@ class Fuzzer:
         dice = self.dice
         body["background"] = dice.random() < 0.1
         if dice.random() < 0.15:
-            body["previous_response_id"] = dice.choice((*self.ids, "resp_x"))
+            body["previous_response_id"] = self._known(dice.randrange(IDS + 1))
         if dice.random() < 0.3:
             body["store"] = False
 
+    def _known(self, place: int) -> str:
+        """The id at a place among those that answers brought; one that nobody has where there are not so many."""
+        return self.ids[place] if place < len(self.ids) else "resp_x"
+
     def path(self, row: RouteRow) -> str:
         """A path that fits a row."""
-        inserted = self.dice.choice((*INSERTED, *self.ids) if self.ids else INSERTED)
+        drawn = self.dice.randrange(len(INSERTED) + IDS)
+        inserted = INSERTED[drawn] if drawn < len(INSERTED) else self._known(drawn - len(INSERTED))
         head, brace, rest = row.path.partition("{")
         return f"{head}{inserted}{rest.partition('}')[2]}" if brace else head
 
@@ -271,7 +282,7 @@ class Fuzzer:
                 path += dice.choice(ENDINGS)
         headers = self._headers()
         if dice.random() < 0.02:
-            data = gzip.compress(data)
+            data = gzip.compress(data, mtime=0)
             headers.append(("content-encoding", "gzip"))
         return Request(method, path, tuple(headers), data, f"{row.method} {row.path}")
 

@@ -15,49 +15,22 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from benchmarks.engines.stand_ins import StandIn
 from benchmarks.fuzz.bodies import script
+from benchmarks.fuzz.findings import Finding, Tally
 from benchmarks.fuzz.requests import Fuzzer, Request
-from benchmarks.fuzz.sockets import visit
+from benchmarks.fuzz.sockets import Visit, drawn, make
 from benchmarks.fuzz.verdicts import STREAM, fault
 from benchmarks.fuzz.wire import Answer, Connection
 
 DATA = Path(__file__).resolve().parents[2] / "src" / "turnwire" / "prompts" / "data"
 DEADLINE_S = 30.0
 DIALECTS = {"m": "qwen3_coder", "h": "hermes", "g": "gpt_oss"}
-KEPT = 40
-"""How many findings are kept in full."""
-
-
-class Tally(msgspec.Struct):
-    """What was asked and what came of it; `routes` counts by the row of the table of routes."""
-
-    requests: int = 0
-    statuses: dict[str, int] = {}
-    routes: dict[str, int] = {}
-    streams: int = 0
-    events: int = 0
-    left: int = 0
-    found: int = 0
-    findings: list[str] = []
-
-    def find(self, text: str) -> None:
-        """One more defect."""
-        self.found += 1
-        if len(self.findings) < KEPT:
-            self.findings.append(text)
-
-    def add(self, other: Tally) -> None:
-        """Take another's counts in."""
-        for name in ("requests", "streams", "events", "left", "found"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.statuses = dict(sorted((Counter(self.statuses) + Counter(other.statuses)).items()))
-        self.routes = dict(sorted((Counter(self.routes) + Counter(other.routes)).items()))
-        self.findings = [*self.findings, *other.findings][:KEPT]
 
 
 class Fuzz:
@@ -67,6 +40,8 @@ class Fuzz:
         self.tally = Tally(statuses={}, routes={}, findings=[])
         self._port = port
         self._requests = requests
+        self._seed = seed
+        self._drawn = 0
         self._fuzzer = Fuzzer(seed)
         self._statuses: Counter[str] = Counter()
         self._routes: Counter[str] = Counter()
@@ -79,63 +54,75 @@ class Fuzz:
 
     async def _work(self) -> None:
         connection = Connection(self._port)
+        before: tuple[Request, ...] = ()
         while self.tally.requests < self._requests:
+            self._drawn += 1
+            number = self._drawn
+            self._fuzzer.begin(number)
             if self._fuzzer.dice.random() < 0.03:
-                await self._visit()
+                await self._visit(number, drawn(self._fuzzer))
                 continue
             self.tally.requests += 1
             request = self._fuzzer.request()
+            leave = leaving(request, self._fuzzer.dice.random())
             self._routes[request.route] += 1
-            await self._ask(connection, request)
+            before = (*before[-1:], request) if connection.is_open else (request,)
+            wrong = await self.ask(connection, request, leave)
+            if wrong is not None:
+                self.tally.find(Finding(wrong[0], self._seed, number, before, answer=wrong[1]))
         connection.close()
 
-    async def _ask(self, connection: Connection, request: Request) -> None:
-        tally = self.tally
-        leave = b"event: live" if request.route == "GET /admin/events" else None
-        if leave is None and self._fuzzer.dice.random() < 0.02:
-            leave = b"data: "
-        for attempt in (1, 2):
+    async def ask(self, connection: Connection, request: Request, leave: bytes | None) -> tuple[str, str] | None:
+        """One exchange; what was wrong with it and what was answered."""
+        for _ in range(2):
             try:
                 async with asyncio.timeout(DEADLINE_S):
                     answer = await connection.ask(request.method, request.path, request.headers, request.body, leave)
             except TimeoutError:
-                tally.find(f"hang: {request} after {connection.before}")
                 connection.close()
-                return
+                return "hang", ""
             except (ConnectionError, asyncio.IncompleteReadError, OSError, ValueError) as error:
+                # A kept connection may be closed between two requests; on a new one it is a defect.
                 connection.close()
-                if attempt == 2:
-                    tally.find(f"cut ({error!r}): {request}")
+                cut = repr(error)
                 continue
-            self._judge(request, answer, leave)
-            return
+            wrong = self._judge(request, answer, leave)
+            return None if wrong is None else (wrong, f"{answer.status} {answer.body!r}")
+        return "cut", cut
 
-    def _judge(self, request: Request, answer: Answer, leave: bytes | None) -> None:
+    def _judge(self, request: Request, answer: Answer, leave: bytes | None) -> str | None:
         tally = self.tally
         self._statuses[str(answer.status)] += 1
         if answer.kind == STREAM:
             if leave is not None and leave in answer.body:
                 tally.left += 1
-                return
+                return None
             tally.streams += 1
             tally.events += answer.body.count(b"\ndata: ") + answer.body.startswith(b"data: ")
         self._fuzzer.learn(answer.body)
-        wrong = fault(request, answer)
-        if wrong is not None:
-            tally.find(f"{wrong}: {request} -> {answer.status} {answer.body[:3000]!r}")
+        return fault(request, answer)
 
-    async def _visit(self) -> None:
-        try:
-            async with asyncio.timeout(DEADLINE_S):
-                route, sent, wrong = await visit(self._port, self._fuzzer)
-        except (TimeoutError, OSError) as error:
-            self.tally.requests += 1
-            self.tally.find(f"a WebSocket failed: {error!r}")
-            return
+    async def _visit(self, number: int, visit: Visit) -> None:
+        sent, wrong = await visited(self._port, visit)
         self.tally.requests += sent
-        self._routes[route] += sent
+        self._routes[visit.route] += sent
         if wrong is not None:
-            self.tally.find(f"{route}: {wrong}")
+            self.tally.find(Finding(wrong, self._seed, number, visit=visit))
+
+
+async def visited(port: int, visit: Visit) -> tuple[int, str | None]:
+    """How many messages of a visit were sent, and what was wrong."""
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            return await make(port, visit)
+    except (TimeoutError, OSError) as error:
+        return 1, f"a WebSocket failed: {error!r}"
+
+
+def leaving(request: Request, roll: float) -> bytes | None:
+    """What makes the client leave once it has come: the first events of a stream that has no end, or now and then the
+    first of any."""
+    return b"event: live" if request.route == "GET /admin/events" else b"data: " if roll < 0.02 else None
 
 
 def configuration(folder: Path, server: StandIn) -> Path:
@@ -152,10 +139,9 @@ def configuration(folder: Path, server: StandIn) -> Path:
     return file
 
 
-def share(requests: int, seed: int, connections: int) -> Tally:
-    """A gateway of its own under so many requests."""
-    # The fuzzer walks what it nests; the gateway has its own bounds.
-    sys.setrecursionlimit(20_000)
+@contextlib.contextmanager
+def gateway(tally: Tally) -> Iterator[int]:
+    """A gateway of its own, by its port. Its end and its log are judged too."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         said = folder / "said.txt"
@@ -167,23 +153,57 @@ def share(requests: int, seed: int, connections: int) -> Tally:
         log = stack.enter_context((folder / "log").open("w+"))
         command = [sys.executable, "-m", "turnwire", "serve", "--port", "0", "--log-level", "error"]
         command += ["--config", str(configuration(folder, server))]
-        gateway = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-        stack.callback(gateway.kill)
-        assert gateway.stdout is not None
-        port = int(re.search(r"127\.0\.0\.1:(\d+)", gateway.stdout.readline())[1])  # type: ignore[index]
-        tally = asyncio.run(Fuzz(port, requests, seed).run(connections))
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        stack.callback(process.kill)
+        assert process.stdout is not None
+        port = int(re.search(r"127\.0\.0\.1:(\d+)", process.stdout.readline())[1])  # type: ignore[index]
+        yield port
         asyncio.run(_afterwards(port, tally))
-        gateway.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
         try:
-            if gateway.wait(40) != 0:
-                tally.find(f"the gateway ended with {gateway.returncode}")
+            if process.wait(40) != 0:
+                tally.find(Finding(f"the gateway ended with {process.returncode}"))
         except subprocess.TimeoutExpired:
-            tally.find("the gateway did not end")
+            tally.find(Finding("the gateway did not end"))
         log.seek(0)
-        text = log.read()
-        for trace in text.split("Traceback (most recent call last)")[1:]:
-            tally.find(f"a trace in the log: {trace[-1500:]}")
+        for trace in log.read().split("Traceback (most recent call last)")[1:]:
+            tally.find(Finding(f"a trace in the log: {trace[-1500:]}"))
+
+
+def share(requests: int, seed: int, connections: int) -> Tally:
+    """A gateway of its own under so many requests."""
+    # The fuzzer walks what it nests; the gateway has its own bounds.
+    sys.setrecursionlimit(20_000)
+    tally = Tally(statuses={}, routes={}, findings=[])
+    with gateway(tally) as port:
+        tally.add(asyncio.run(Fuzz(port, requests, seed).run(connections)))
     return tally
+
+
+def again(findings: Sequence[Finding]) -> Tally:
+    """Send what the findings hold once more, one after the other, to a fresh gateway."""
+    tally = Tally(statuses={}, routes={}, findings=[])
+    with gateway(tally) as port:
+        tally.add(asyncio.run(_again(port, findings)))
+    return tally
+
+
+async def _again(port: int, findings: Sequence[Finding]) -> Tally:
+    fuzz = Fuzz(port, 0, 0)
+    for finding in findings:
+        wrong: str | None = None
+        if finding.visit is not None:
+            fuzz.tally.requests += (done := await visited(port, finding.visit))[0]
+            wrong = done[1]
+        connection = Connection(port)
+        for request in finding.requests:
+            fuzz.tally.requests += 1
+            judged = await fuzz.ask(connection, request, leaving(request, 1.0))
+            wrong = None if judged is None else judged[0]
+        connection.close()
+        if wrong is not None:
+            fuzz.tally.find(msgspec.structs.replace(finding, what=wrong))
+    return await fuzz.run(0)
 
 
 async def _afterwards(port: int, tally: Tally) -> None:
@@ -196,8 +216,8 @@ async def _afterwards(port: int, tally: Tally) -> None:
             break
         await asyncio.sleep(0.1)
     else:
-        tally.find("a turn is left running")
+        tally.find(Finding("a turn is left running"))
     for line in re.findall(r'^turnwire_failures.*kind="internal".*$', page, re.MULTILINE):
         if not line.startswith("turnwire_failures_created"):
-            tally.find(f"failures of the gateway's own: {line}")
+            tally.find(Finding(f"failures of the gateway's own: {line}"))
     connection.close()

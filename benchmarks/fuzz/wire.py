@@ -30,13 +30,16 @@ class Answer(msgspec.Struct):
 
 
 class Connection:
-    """Requests one after the other, on a connection that is made anew where the server closes it. `before` is what the
-    connection was used for last."""
+    """Requests one after the other, on a connection that is made anew where the server closes it."""
 
     def __init__(self, port: int) -> None:
         self.port = port
-        self.before = "nothing"
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the next request goes where the last one went."""
+        return self._streams is not None
 
     async def ask(
         self, method: str, path: str, headers: tuple[tuple[str, str], ...], data: bytes, leave: bytes | None = None
@@ -45,7 +48,6 @@ class Connection:
         head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nContent-Length: {len(data)}\r\n"
         head += "".join(f"{name}: {value}\r\n" for name, value in headers) + "\r\n"
         if self._streams is None:
-            self.before = "nothing"
             self._streams = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 20)
         reader, writer = self._streams
         writer.write(head.encode("latin-1", "replace") + data)
@@ -55,7 +57,6 @@ class Connection:
             # A kept connection may have been closed between two requests; a new one tells.
             self.close()
             raise
-        self.before = f"{method} {path[:80]} {headers} {data[:80]!r} -> {answer.status}"
         if not keep:
             self.close()
         return answer

@@ -6,6 +6,7 @@ import logging
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from turnwire.gateway.routes import ROUTES, methods_of
@@ -16,8 +17,10 @@ from .conftest import Serve
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.fuzz.bodies import script
-from benchmarks.fuzz.requests import Request
+from benchmarks.fuzz.findings import Finding
+from benchmarks.fuzz.requests import Fuzzer, Request
 from benchmarks.fuzz.run import Fuzz
+from benchmarks.fuzz.sockets import Visit, drawn
 from benchmarks.fuzz.verdicts import fault, stream_fault
 from benchmarks.fuzz.wire import Answer
 
@@ -35,6 +38,27 @@ async def test_bad_requests_are_refused_in_the_apis_own_words(serve: Serve) -> N
     assert tally.statuses["400"] > 300
     assert tally.statuses["200"] > 300
     assert tally.streams > 50
+
+
+def drawn_by(fuzzer: Fuzzer, number: int) -> tuple[Request, Visit]:
+    fuzzer.begin(number)
+    return fuzzer.request(), drawn(fuzzer)
+
+
+def test_a_request_follows_from_its_seed_and_number_alone() -> None:
+    one, other = Fuzzer(7), Fuzzer(7)
+    for _ in range(64):
+        other.learn(b'{"id": "resp_x"}')
+    first = [drawn_by(one, number) for number in range(100)]
+    assert [drawn_by(other, number) for number in reversed(range(100))] == first[::-1]
+    assert len({request.body for request, _ in first}) > 50
+    assert drawn_by(Fuzzer(8), 3) != first[3]
+
+
+def test_a_finding_holds_what_was_sent_to_the_byte() -> None:
+    request, visit = drawn_by(Fuzzer(7), 1)
+    findings = [Finding("hang", 7, 1, (request, request)), Finding("cut", 7, 1, visit=visit)]
+    assert msgspec.json.decode(msgspec.json.encode(findings), type=list[Finding]) == findings
 
 
 def asked(route: str, path: str = "") -> Request:
