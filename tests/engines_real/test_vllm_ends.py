@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +100,14 @@ class Mortal:
     async def kill_core(self) -> None:
         os.kill(self.core(), signal.SIGKILL)
 
-    async def again(self) -> None:
+    def terminate(self) -> None:
+        """What a rolling restart does to it."""
+        self.server._process.terminate()
+
+    async def again(self, *options: str) -> None:
         """Start it anew on its port."""
         self.server.kill()
+        self.server._options = options
         await asyncio.to_thread(self.server.start)
 
 
@@ -116,11 +121,11 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mortal]:
             yield subject
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def pool(mortal: Mortal) -> AsyncIterator[WorkerPool]:
+@asynccontextmanager
+async def pool_with(mortal: Mortal, stall: float) -> AsyncIterator[WorkerPool]:
     workers = [Worker(VLLMEngine(mortal.server.url), "mortal"), Worker(Successor(), "successor")]
     tokenizer = load_tokenizer(mortal.server.installation.tokenizer)
-    subject = WorkerPool(workers, tokenizer, PoolLimits(first_token=120, stall=120))
+    subject = WorkerPool(workers, tokenizer, PoolLimits(first_token=120, stall=stall))
     await subject.start()
     # Turns begin on vLLM; they find the other when they need it.
     workers[1].draining = True
@@ -128,11 +133,17 @@ async def pool(mortal: Mortal) -> AsyncIterator[WorkerPool]:
     await subject.close()
 
 
-def asking(name: str) -> GenerateRequest:
+@pytest_asyncio.fixture(loop_scope="module")
+async def pool(mortal: Mortal) -> AsyncIterator[WorkerPool]:
+    async with pool_with(mortal, stall=120) as subject:
+        yield subject
+
+
+def asking(name: str, tokens: int) -> GenerateRequest:
     # Never an end token, so that it runs to its length.
     return GenerateRequest(
         prompt_ids=list(range(1000, 1050)),
-        sampling=Sampling(temperature=0.0, max_tokens=TOKENS, logit_bias={"151645": -100.0, "151643": -100.0}),
+        sampling=Sampling(temperature=0.0, max_tokens=tokens, logit_bias={"151645": -100.0, "151643": -100.0}),
         hints=Hints(request_id=name),
         conversation=Conversation(model="tiny", messages=()),
     )
@@ -141,11 +152,11 @@ def asking(name: str) -> GenerateRequest:
 class Reading:
     """A generation that is read to its end, whichever it is."""
 
-    def __init__(self, engine: Any, name: str) -> None:
+    def __init__(self, engine: Any, name: str, tokens: int = TOKENS) -> None:
         self.tokens = 0
         self.begun = asyncio.Event()
         self.end: Completion | EngineError | None = None
-        self._task = asyncio.create_task(self._read(engine, asking(name)))
+        self._task = asyncio.create_task(self._read(engine, asking(name, tokens)))
 
     async def _read(self, engine: Any, request: GenerateRequest) -> None:
         try:
@@ -165,6 +176,12 @@ class Reading:
             await self._task
         return self
 
+    async def left(self) -> Reading:
+        """Stop reading."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        return self
+
 
 async def through(pool: WorkerPool, end: Callable[[], Awaitable[None]]) -> tuple[Reading, Reading]:
     """Two generations, one straight on vLLM and one through the pool, which are both ended in mid-stream."""
@@ -177,14 +194,23 @@ async def through(pool: WorkerPool, end: Callable[[], Awaitable[None]]) -> tuple
 
 
 ENDS: tuple[tuple[str, str], ...] = (("abort", "disconnected"), ("pause", "disconnected"))
-DEATHS: tuple[tuple[str, str], ...] = (("kill_core", "internal"),)
+DRAINING = ("--shutdown-timeout", "120")
+"""With which vLLM finishes what runs when it is asked to end."""
 
 
 def assert_whole(pool: WorkerPool, turn: Reading) -> None:
     """The turn went on from where vLLM left off, to its own completion."""
     assert isinstance(turn.end, Completion), turn.end
     assert (turn.tokens, turn.end.output_tokens, turn.end.reason) == (TOKENS, TOKENS, "length")
-    assert (pool.statistics.migrations, pool.statistics.migrations_failed) == (1, 0)
+    moves = pool.statistics.migrations + pool.statistics.moved_late
+    assert (moves, pool.statistics.migrations_failed) == (1, 0)
+
+
+async def is_now(pool: WorkerPool, state: str) -> None:
+    """Wait until vLLM is in a state."""
+    async with asyncio.timeout(120):
+        while pool.workers[0].state != state:
+            await asyncio.sleep(0.1)
 
 
 @pytest.mark.parametrize(("how", "kind"), ENDS)
@@ -212,20 +238,53 @@ async def test_a_pause_that_keeps_is_only_waited_for(pool: WorkerPool, mortal: M
     assert alone.end.output_tokens == TOKENS
 
 
-@pytest.mark.parametrize(("how", "kind"), DEATHS)
-async def test_its_death_is_survived_and_it_serves_again_once_it_is_back(
-    pool: WorkerPool, mortal: Mortal, how: str, kind: str
+async def test_its_death_is_survived_and_it_serves_again_once_it_is_back(pool: WorkerPool, mortal: Mortal) -> None:
+    try:
+        alone, pooled = await through(pool, mortal.kill_core)
+        assert isinstance(alone.end, EngineError)
+        assert (alone.end.kind, SAID < alone.tokens < TOKENS) == ("internal", True)
+        assert_whole(pool, pooled)
+        await is_now(pool, "down")
+    finally:
+        await mortal.again(*DRAINING)
+    await is_now(pool, "healthy")
+
+
+async def test_while_it_drains_it_finishes_what_runs_and_new_turns_go_elsewhere(
+    pool: WorkerPool, mortal: Mortal
 ) -> None:
     try:
-        alone, pooled = await through(pool, getattr(mortal, how))
-        assert isinstance(alone.end, EngineError)
-        assert (alone.end.kind, SAID < alone.tokens < TOKENS) == (kind, True)
-        assert_whole(pool, pooled)
-        async with asyncio.timeout(120):
-            while pool.workers[0].state != "down":
-                await asyncio.sleep(0.1)
+        running = Reading(pool, "running")
+        await running.begun.wait()
+        pool.workers[1].draining = False
+        mortal.terminate()
+        async with asyncio.timeout(60):
+            while isinstance((new := await Reading(pool.workers[0].engine, "new", 2).over()).end, Completion):
+                pass
+        assert isinstance(new.end, EngineError)
+        assert (new.end.kind, new.tokens) == ("disconnected", 0)
+        assert running.end is None
+        pooled = await Reading(pool, "pooled").over()
+        assert isinstance(pooled.end, Completion)
+        assert pooled.tokens == TOKENS
+        await running.over()
+        assert isinstance(running.end, Completion)
+        assert (running.tokens, pool.statistics.migrations) == (TOKENS, 0)
     finally:
         await mortal.again()
-    async with asyncio.timeout(120):
-        while pool.workers[0].state != "healthy":
-            await asyncio.sleep(0.1)
+
+
+async def test_a_sigterm_is_survived_although_it_says_nothing_more(mortal: Mortal) -> None:
+    """It refuses connections at once, kills its core, and then waits for its clients to leave."""
+    async with pool_with(mortal, stall=2) as pool:
+        alone, pooled = Reading(pool.workers[0].engine, "alone"), Reading(pool, "pooled")
+        await alone.begun.wait()
+        await pooled.begun.wait()
+        pool.workers[1].draining = False
+        mortal.terminate()
+        await pooled.over()
+        assert_whole(pool, pooled)
+        await is_now(pool, "down")
+        await alone.left()
+        assert alone.tokens < TOKENS
+        assert not isinstance(alone.end, Completion)

@@ -14,6 +14,7 @@ from turnwire.engines.interface import (
     Completion,
     EngineError,
     EngineInfo,
+    EventBatch,
     GenerateRequest,
     Generation,
     Receiver,
@@ -50,18 +51,24 @@ class MortalEngine:
         pass
 
     def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
-        return push(self._steps(request), receiver)
+        if not request.conversation.messages:
+            # The pool's own question, whether anything comes out at all.
+            return push(self._sign_of_life(), receiver)
+        return _Counted(self, self._steps(request), receiver)
 
-    async def _steps(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+    async def _sign_of_life(self) -> AsyncGenerator[Step, None]:
+        self._open_door()
+        yield TokenBatch("x", (1,))
+        yield Completion("length", 1, 1)
+
+    def _open_door(self) -> None:
         if not self.up:
             raise EngineError("unreachable", "The engine is down.")
         if self._dice.random() < 0.05:
             raise EngineError("overloaded", "The engine has no room.", retry_after=1)
-        if not request.conversation.messages:
-            # The pool's own question, whether anything comes out at all.
-            yield TokenBatch("x", (1,))
-            yield Completion("length", 1, 1)
-            return
+
+    async def _steps(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+        self._open_door()
         life = self._life
         nonce = NONCE.findall(request.conversation.last_user_text)[-1]
         ids = self._tokenizer.encode(f"I think of {nonce}.\n</think>\n\n{said(nonce)}")
@@ -70,25 +77,21 @@ class MortalEngine:
         detokenizer.feed(ids[: request.resumed])
         self.begun += 1
         self.open += 1
-        ended = False
         try:
             at = request.resumed
             while at < len(ids):
                 await asyncio.sleep(0)
                 if self._life != life:
-                    ended = True
                     raise EngineError("disconnected", "The engine went away.")
                 count = self._dice.randint(1, 6)
                 yield TokenBatch(detokenizer.feed(ids[at : at + count]), tuple(ids[at : at + count]))
                 at += count
                 self._age(count)
-            ended = True
             if not forgets_the_end:
                 self.finished += 1
                 yield Completion("stop", len(request.prompt_ids), len(ids) - request.resumed)
         finally:
             self.open -= 1
-            self.left += not ended
 
     def _age(self, tokens: int) -> None:
         self._lives -= tokens
@@ -101,3 +104,39 @@ class MortalEngine:
 
     def _rise(self) -> None:
         self.up = True
+
+
+class _Counted:
+    """A generation on a mortal engine, and its receiver. One that is given up before its end was delivered counts as
+    left: its generator cannot tell, which may not have been begun yet, or may hold its last step back for a reader."""
+
+    def __init__(self, engine: MortalEngine, steps: AsyncGenerator[Step, None], receiver: Receiver) -> None:
+        self._engine = engine
+        self._receiver = receiver
+        self._over = False
+        self._generation = push(steps, self)
+
+    def tokens(self, batch: TokenBatch) -> None:
+        self._receiver.tokens(batch)
+
+    def events(self, batch: EventBatch) -> None:
+        self._receiver.events(batch)
+
+    def done(self, completion: Completion) -> None:
+        self._over = True
+        self._receiver.done(completion)
+
+    def failed(self, error: EngineError) -> None:
+        self._over = True
+        self._receiver.failed(error)
+
+    def abort(self) -> None:
+        self._engine.left += not self._over
+        self._over = True
+        self._generation.abort()
+
+    def pause(self) -> None:
+        self._generation.pause()
+
+    def resume(self) -> None:
+        self._generation.resume()

@@ -69,7 +69,8 @@ async def test_no_turn_is_lost_doubled_or_cut_short_as_a_success(tmp_path: Path,
     tally: Counter[str] = Counter()
     async with gateway_on(tmp_path, range(10 * seed, 10 * seed + 3)) as (base, gateway, engines):
         connector = aiohttp.TCPConnector(limit=0)
-        async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=60)) as session:
+        # Guards against a hang, on any machine.
+        async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=240)) as session:
 
             async def client(number: int) -> None:
                 dice = random.Random(1000 * seed + number)
@@ -80,7 +81,7 @@ async def test_no_turn_is_lost_doubled_or_cut_short_as_a_success(tmp_path: Path,
             await asyncio.gather(*(client(number) for number in range(40)))
         pool = gateway.runtimes[0].engine
         assert isinstance(pool, WorkerPool)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(gateway.heartbeat) or pool.active or any(engine.open for engine in engines):
                 await asyncio.sleep(0.01)
         broken = {what: count for what, count in tally.items() if what.isupper()}
@@ -90,13 +91,21 @@ async def test_no_turn_is_lost_doubled_or_cut_short_as_a_success(tmp_path: Path,
         assert sum(engine.deaths for engine in engines) >= 5
         assert pool.statistics.migrations >= 10
         assert tally["complete"] >= 100
-        # Every generation that was begun ended once: by itself, by its engine's death, or by its client's leaving.
-        assert pool.statistics.aborts == sum(engine.left for engine in engines) <= tally["left"]
+        # Every generation that was begun ended once: by itself, by its engine's death, by its client's leaving, or
+        # because its worker was silent for too long.
+        statistics = pool.statistics
+        assert statistics.aborts + statistics.moved_late == sum(engine.left for engine in engines)
+        assert statistics.aborts <= tally["left"]
         assert pool.waiting == 0
-        async with asyncio.timeout(10):
-            while [thing for thing in gc.get_objects() if isinstance(thing, Turn)]:
-                await asyncio.sleep(0.05)
-                gc.collect()
+        for _ in range(20):
+            gc.collect()
+            left = [thing for thing in gc.get_objects() if isinstance(thing, Turn)]
+            if not left:
+                break
+            left.clear()
+            await asyncio.sleep(0.05)
+        else:
+            pytest.fail("a turn is still held")
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from running import cut, events_of
 from samples import SAMPLES, TOOLS
 
 from turnwire.parsers import Dialect, dialects, resolve
+from turnwire.parsers.schema import ANY, shape_of
 
 # What opens an argument of each reader, and marks that are dear to it.
 OPEN = {
@@ -53,3 +54,10 @@ def test_dear_marks_repeated(name):
         for size in (1, 10_000_000):
             spent = [calls(resolve(name), cut(opener + mark * times, size)) / times for times in (100, 200)]
             assert spent[1] < spent[0] * 1.2 + 5, (mark, size, spent)
+
+
+@pytest.mark.parametrize("union", ["anyOf", "oneOf", "allOf"])
+def test_a_schema_that_refers_to_itself_in_each_part_of_a_union_ends(union):
+    schema = {union: [{"$ref": "#"}] * 16}
+    assert shape_of(schema, schema) == ANY
+    assert shape_of({"anyOf": [{"type": "string"}, {"type": "null"}]}, schema).types == {"string", "null"}

@@ -279,9 +279,10 @@ def test_chat_offers_only_the_tools_that_are_allowed() -> None:
     assert [tool.name for tool in inbound.conversation.tools] == ["b"]
     assert inbound.conversation.tool_choice.mode == "required"
     assert [note.code for note in inbound.notes] == ["tools.allowed_only"]
-    allowed["tools"] = [{"type": "function", "function": {"name": "c"}}]
-    with pytest.raises(TurnFailure, match="not in tools"):
-        chat.decode(json.dumps({**body, "tool_choice": choice}).encode(), {})
+    for name, wrong in (("c", "not in tools"), ([], "must name each tool"), (None, "must name each tool")):
+        allowed["tools"] = [{"type": "function", "function": {"name": name}}]
+        with pytest.raises(TurnFailure, match=wrong):
+            chat.decode(json.dumps({**body, "tool_choice": choice}).encode(), {})
 
 
 def _block(block: dict[str, Any]) -> tuple[Note, ...]:

@@ -18,6 +18,8 @@ __all__ = ["ANY", "STRING", "Shape", "allows", "decoded", "escape", "fits", "quo
 
 _DEPTH: Final = 24
 _BREADTH: Final = 256
+_MOST: Final = 512
+"""Schemas looked at for one shape: a schema that refers to itself in each part of a union has no end."""
 
 _UNSAFE = re.compile(r'["\\\x00-\x1f]')
 _ESCAPES: Final = {chr(code): f"\\u{code:04x}" for code in range(32)} | {
@@ -104,47 +106,68 @@ def resolve_ref(ref: Any, root: Any) -> Any:
     return here
 
 
-def shape_of(schema: Any, root: Any, depth: int = 0) -> Shape:
-    """The shape a schema allows; references are followed, unions joined, bounded in depth and breadth."""
-    if not isinstance(schema, dict) or depth > _DEPTH:
+def shape_of(schema: Any, root: Any) -> Shape:
+    """The shape a schema allows; references are followed, unions joined, bounded in depth, breadth and work."""
+    return _Shapes(root).of(schema, 0)
+
+
+class _Shapes:
+    """Finds one shape."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._left = _MOST
+
+    def of(self, schema: Any, depth: int) -> Shape:
+        self._left -= 1
+        if not isinstance(schema, dict) or depth > _DEPTH or self._left < 0:
+            return ANY
+        if "$ref" in schema:
+            found = self.of(resolve_ref(schema["$ref"], self._root), depth + 1)
+            if found.types is not None:
+                return _nullable(schema, found)
+        if "const" in schema:
+            return _listed([schema["const"]])
+        if isinstance(schema.get("enum"), list):
+            return _nullable(schema, _listed(schema["enum"][:_BREADTH], schema.get("type")))
+        declared = schema.get("type")
+        if isinstance(declared, str):
+            declared = [declared]
+        if isinstance(declared, list) and declared:
+            names = frozenset(_NAMES.get(name.lower(), name.lower()) for name in declared if isinstance(name, str))
+            return _nullable(schema, Shape(names)) if names else ANY
+        for union in ("anyOf", "oneOf"):
+            members = schema.get(union)
+            if isinstance(members, list) and members:
+                return _nullable(schema, self._any_of(members, depth))
+        if isinstance(schema.get("allOf"), list):
+            shape = self._all_of(schema["allOf"], depth)
+            if shape.types is not None:
+                return _nullable(schema, shape)
+        if "properties" in schema or "additionalProperties" in schema:
+            return _nullable(schema, Shape(frozenset({"object"})))
+        if "items" in schema or "prefixItems" in schema:
+            return _nullable(schema, Shape(frozenset({"array"})))
         return ANY
-    if "$ref" in schema:
-        target = resolve_ref(schema["$ref"], root)
-        found = shape_of(target, root, depth + 1)
-        if found.types is not None:
-            return _nullable(schema, found)
-    if "const" in schema:
-        return _listed([schema["const"]])
-    if isinstance(schema.get("enum"), list):
-        return _nullable(schema, _listed(schema["enum"][:_BREADTH], schema.get("type")))
-    declared = schema.get("type")
-    if isinstance(declared, str):
-        declared = [declared]
-    if isinstance(declared, list) and declared:
-        names = frozenset(_NAMES.get(name.lower(), name.lower()) for name in declared if isinstance(name, str))
-        return _nullable(schema, Shape(names)) if names else ANY
-    for union in ("anyOf", "oneOf"):
-        members = schema.get(union)
-        if isinstance(members, list) and members:
-            shapes = [shape_of(member, root, depth + 1) for member in members[:_BREADTH]]
-            if any(shape.types is None for shape in shapes):
+
+    def _any_of(self, members: list[Any], depth: int) -> Shape:
+        types, strings = frozenset[str](), frozenset[str]()
+        for member in members[:_BREADTH]:
+            shape = self.of(member, depth + 1)
+            if shape.types is None:
                 return ANY
-            types = frozenset[str]().union(*(shape.types or () for shape in shapes))
-            strings = frozenset[str]().union(*(shape.strings for shape in shapes))
-            return _nullable(schema, Shape(types, strings))
-    if isinstance(schema.get("allOf"), list):
-        known = [shape_of(member, root, depth + 1) for member in schema["allOf"][:_BREADTH]]
+            types, strings = types | shape.types, strings | shape.strings
+        return Shape(types, strings)
+
+    def _all_of(self, members: list[Any], depth: int) -> Shape:
+        known = [self.of(member, depth + 1) for member in members[:_BREADTH]]
         stated = [shape for shape in known if shape.types is not None]
-        if stated:
-            types = stated[0].types or frozenset()
-            for shape in stated[1:]:
-                types = types & (shape.types or frozenset()) or types
-            return _nullable(schema, Shape(types, stated[0].strings))
-    if "properties" in schema or "additionalProperties" in schema:
-        return _nullable(schema, Shape(frozenset({"object"})))
-    if "items" in schema or "prefixItems" in schema:
-        return _nullable(schema, Shape(frozenset({"array"})))
-    return ANY
+        if not stated:
+            return ANY
+        types = stated[0].types or frozenset()
+        for shape in stated[1:]:
+            types = types & (shape.types or frozenset()) or types
+        return Shape(types, stated[0].strings)
 
 
 def _nullable(schema: dict[str, Any], shape: Shape) -> Shape:

@@ -18,6 +18,8 @@ __all__ = ["Grammar", "literal"]
 _DEPTH = 24
 _RULES = 2000
 _REPEAT = 64
+_WORK = 20_000
+"""Schemas and their members that are read for one grammar. The rules alone bound nothing: equal ones are one rule."""
 
 _BASE = {
     # Room for pretty-printed JSON, but not for endless blank lines, which small models fall into.
@@ -52,6 +54,7 @@ class Grammar:
     def __init__(self) -> None:
         self._rules: dict[str, str] = {}
         self._shared: dict[str, str] = {}
+        self._left = _WORK
 
     def text(self, root: str) -> str:
         """The grammar that starts with the expression `root`."""
@@ -139,8 +142,12 @@ class Grammar:
 
     @property
     def full(self) -> bool:
-        """Whether the bound on rules is reached; further detail is left open."""
-        return len(self._rules) >= _RULES
+        """Whether a bound is reached; further detail is left open."""
+        return len(self._rules) >= _RULES or self._left < 0
+
+    def read(self, count: int) -> None:
+        """Count what was read of a schema."""
+        self._left -= count
 
 
 def _longest_border(read: str, marker: str) -> int:
@@ -156,6 +163,7 @@ class _SchemaWriter:
         self._refs: dict[str, str] = {}
 
     def write(self, schema: Any, hint: str, depth: int) -> str:
+        self._grammar.read(1)
         if not isinstance(schema, Mapping) or depth > _DEPTH or self._grammar.full:
             return "value"
         if "$ref" in schema:
@@ -175,7 +183,8 @@ class _SchemaWriter:
     def _typed(self, schema: Mapping[str, Any], hint: str, depth: int) -> str:
         kind = schema.get("type")
         if isinstance(kind, list):
-            choices = [self._typed({**schema, "type": one}, hint, depth) for one in kind]
+            names = dict.fromkeys(one for one in kind if isinstance(one, str))
+            choices = [self._typed({**schema, "type": name}, hint, depth) for name in names]
             return self._grammar.rule(hint, " | ".join(dict.fromkeys(choices))) if choices else "value"
         if kind == "object" or (kind is None and "properties" in schema):
             return self._object(schema, hint, depth)
@@ -228,15 +237,19 @@ class _SchemaWriter:
 
     def _merged(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         merged: dict[str, Any] = {key: value for key, value in schema.items() if key != "allOf"}
+        properties = _members(merged.pop("properties", None))
+        required = dict.fromkeys(_names(merged.get("required")))
         for part in schema["allOf"]:
             part = resolve_ref(part["$ref"], self._root) if isinstance(part, Mapping) and "$ref" in part else part
-            if isinstance(part, Mapping):
-                merged["properties"] = _members(merged.get("properties")) | _members(part.get("properties"))
-                merged["required"] = [*_names(merged.get("required")), *_names(part.get("required"))]
-                merged.update((key, value) for key, value in part.items() if key not in ("properties", "required"))
-        if not merged.get("properties"):
-            merged.pop("properties", None)
-        return merged
+            if self._grammar.full or not isinstance(part, Mapping):
+                continue
+            members, names = _members(part.get("properties")), _names(part.get("required"))
+            self._grammar.read(1 + len(members) + len(names))
+            properties |= members
+            required |= dict.fromkeys(names)
+            merged.update((key, value) for key, value in part.items() if key not in ("properties", "required"))
+        merged["required"] = list(required)
+        return merged | ({"properties": properties} if properties else {})
 
     def _reference(self, name: str, hint: str, depth: int) -> str:
         if name not in self._refs:

@@ -13,7 +13,7 @@ import msgspec
 
 from turnwire.conventions import RAW_INPUT, raw_input_schema
 from turnwire.engines.guided.grammar import Grammar, literal
-from turnwire.engines.guided.schema_check import faults
+from turnwire.engines.guided.schema_check import Work, faults
 from turnwire.engines.interface import Capabilities, Constraint
 from turnwire.parsers.dialect import Dialect, Start
 from turnwire.parsers.writing import ArgumentForm, CallForm
@@ -35,7 +35,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
     def faults(self, calls: Sequence[tuple[str, str]], text: str) -> tuple[str, ...]:
         """What is wrong with a turn that made these calls (name, argument text) and wrote `text`."""
-        found: list[str] = []
+        found, work = list[str](), Work()
         if self.must_call and not calls:
             found.append(f"no call was made, though {self.only or 'one'} was required")
         for name, arguments in calls:
@@ -45,15 +45,15 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
             elif self.only is not None and name != self.only:
                 found.append(f"{name} was called instead of {self.only}")
             else:
-                found += [f"{name}: {fault}" for fault in _json_faults(arguments, schema)]
+                found += [f"{name}: {fault}" for fault in _json_faults(arguments, schema, work)]
         if self.format is not None and not calls:
-            found += _json_faults(text.strip(), self.format.schema or {"type": "object"})
+            found += _json_faults(text.strip(), self.format.schema or {"type": "object"}, work)
         return tuple(found)
 
 
-def _json_faults(text: str, schema: dict[str, Any]) -> tuple[str, ...]:
+def _json_faults(text: str, schema: dict[str, Any], work: Work) -> tuple[str, ...]:
     try:
-        return faults(msgspec.json.decode(text), schema)
+        return faults(msgspec.json.decode(text), schema, work)
     except msgspec.DecodeError as error:
         return (f"not valid JSON: {error}",)
 

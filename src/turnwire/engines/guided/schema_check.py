@@ -1,9 +1,10 @@
 """Whether a JSON value fits a JSON schema, for the part of JSON Schema that tool calls use.
 
-Promise: bounded work, no regular expressions of the client's. Covered: type, enum, const, properties, required,
-additionalProperties, items, prefixItems, minItems, maxItems, minLength, maxLength, minimum, maximum,
-exclusiveMinimum, exclusiveMaximum, multipleOf, anyOf, oneOf, allOf, not, and `$ref` within the schema. Everything else
-(pattern, format, dependent and conditional keywords) is not looked at.
+Promise: bounded work, no regular expressions of the client's; what a long value or a schema without end leaves
+unchecked counts as fitting. Covered: type, enum, const, properties, required, additionalProperties, items, prefixItems,
+minItems, maxItems, minLength, maxLength, minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, anyOf,
+oneOf, allOf, not, and `$ref` within the schema. Everything else (pattern, format, dependent and conditional keywords)
+is not looked at.
 """
 
 from __future__ import annotations
@@ -14,16 +15,25 @@ from typing import Any
 
 from turnwire.parsers.schema import resolve_ref
 
-__all__ = ["faults"]
+__all__ = ["Work", "faults"]
 
 _DEPTH = 64
 _MOST = 8
+_WORK = 20_000
 
 
-def faults(value: Any, schema: Any) -> tuple[str, ...]:
+class Work:
+    """How many schemas and members of their lists may still be looked at, for one value or for all of a turn. A schema
+    that refers to itself in each part of a union has no end."""
+
+    def __init__(self) -> None:
+        self.left = _WORK
+
+
+def faults(value: Any, schema: Any, work: Work | None = None) -> tuple[str, ...]:
     """What is wrong with `value`, at most a handful of faults, each with its place; empty where it fits."""
     found: list[str] = []
-    for fault in _Checker(schema).check(value, schema, "", 0):
+    for fault in _Checker(schema, work or Work()).check(value, schema, "", 0):
         found.append(fault)
         if len(found) >= _MOST:
             break
@@ -42,7 +52,11 @@ _TYPES: dict[str, Any] = {
 
 
 def _no_multiple(value: float, step: float) -> bool:
-    return step != 0 and value % step != 0
+    try:
+        return step != 0 and value % step != 0
+    except OverflowError:
+        # A number beyond all floats beside a float.
+        return False
 
 
 _SIZES: dict[str, Callable[[Any, Any], bool]] = {
@@ -65,13 +79,15 @@ def _is(value: Any, kind: str) -> bool:
 
 
 class _Checker:
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: Any, work: Work) -> None:
         self._root = root
+        self._work = work
 
     def check(self, value: Any, schema: Any, place: str, depth: int) -> Iterator[str]:
         if schema is False:
             yield f"{place or 'the value'} is not allowed"
-        if not isinstance(schema, Mapping) or depth > _DEPTH:
+        self._work.left -= 1
+        if not isinstance(schema, Mapping) or depth > _DEPTH or self._work.left < 0:
             return
         if "$ref" in schema:
             yield from self.check(value, resolve_ref(schema["$ref"], self._root), place, depth + 1)
@@ -80,11 +96,7 @@ class _Checker:
         if isinstance(kinds, list) and not any(_is(value, str(kind)) for kind in kinds):
             yield f"{place or 'the value'} is not of type {' or '.join(map(str, kinds))}"
             return
-        if (
-            "enum" in schema
-            and isinstance(schema["enum"], list)
-            and not any(_same(value, one) for one in schema["enum"])
-        ):
+        if isinstance(schema.get("enum"), list) and not self._among(value, schema["enum"]):
             yield f"{place or 'the value'} is none of {schema['enum']!r}"
         if "const" in schema and not _same(value, schema["const"]):
             yield f"{place or 'the value'} is not {schema['const']!r}"
@@ -94,6 +106,10 @@ class _Checker:
         if isinstance(value, list):
             yield from self._array(value, schema, place, depth)
         yield from self._combined(value, schema, place, depth)
+
+    def _among(self, value: Any, choices: list[Any]) -> bool:
+        self._work.left -= len(choices)
+        return any(_same(value, one) for one in choices)
 
     def _bounds(self, value: Any, schema: Mapping[str, Any], place: str) -> Iterator[str]:
         if isinstance(value, bool):
@@ -109,9 +125,11 @@ class _Checker:
     def _object(self, value: dict[str, Any], schema: Mapping[str, Any], place: str, depth: int) -> Iterator[str]:
         properties = schema.get("properties")
         properties = properties if isinstance(properties, Mapping) else {}
-        required = schema.get("required")
-        for name in required if isinstance(required, list) else ():
-            if name not in value:
+        required = _listed(schema, "required")
+        self._work.left -= len(required)
+        for name in required:
+            # What is no name is demanded of nobody.
+            if isinstance(name, str) and name not in value:
                 yield f"{_at(place, name)} is missing"
         extra = schema.get("additionalProperties", True)
         for name, member in value.items():

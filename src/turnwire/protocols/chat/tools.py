@@ -112,10 +112,14 @@ def allowed_tools(fields: Fields, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
     if not isinstance(listed, list) or not all(isinstance(tool, dict) for tool in listed):
         raise invalid("tool_choice.allowed_tools.tools", "must be a list of tools")
     bodies = [tool.get("function") or tool.get("custom") or tool for tool in listed]
-    names = {body.get("name") for body in bodies if isinstance(body, dict)}
-    unknown = sorted(map(str, names - {tool.name for tool in tools}))
-    if unknown:
-        raise invalid("tool_choice.allowed_tools.tools", f"names {unknown[0]!r}, which is not in tools")
+    offered, names = {tool.name for tool in tools}, set[str]()
+    for body in bodies:
+        name = body.get("name") if isinstance(body, dict) else None
+        if not isinstance(name, str):
+            raise invalid("tool_choice.allowed_tools.tools", "must name each tool")
+        if name not in offered:
+            raise invalid("tool_choice.allowed_tools.tools", f"names {name!r}, which is not in tools")
+        names.add(name)
     fields.notes.add("tools.allowed_only", "only the allowed tools are shown; changing the list changes the prompt")
     return tuple(tool for tool in tools if tool.name in names)
 
