@@ -151,6 +151,7 @@ def main(arguments: list[str]) -> None:
     for at in range(0, 100, 10):
         print(f"memory at {at:2} to {at + 10:3} %       {made.median(at / 100, (at + 10) / 100):.0f} MiB")
     print(f"longest /health              {max(sample.pause_ms for sample in made.samples):.0f} ms")
+    print(f"own work during one, at most {max(sample.busy_ms or 0 for sample in made.samples):.0f} ms")
     if options.save:
         FOLDER.mkdir(exist_ok=True)
         (FOLDER / "endurance.json").write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n")

@@ -143,6 +143,7 @@ def main(arguments: list[str]) -> None:
     half = [sample.rss_mib for sample in soak.samples[len(soak.samples) // 2 :]]
     print(f"memory in the second half    {min(half):.0f} to {max(half):.0f} MiB")
     print(f"longest /health              {max(sample.pause_ms for sample in soak.samples):.0f} ms")
+    print(f"own work during one, at most {max(sample.busy_ms or 0 for sample in soak.samples):.0f} ms")
     if parser.parse_args(arguments).save:
         (FOLDER / "soak.json").write_bytes(msgspec.json.format(msgspec.json.encode(soak), indent=1) + b"\n")
         page = picture(soak.samples, "minute", ("rss_mib", "descriptors", "threads", "live", "pause_ms"))

@@ -14,6 +14,7 @@ from benchmarks.commands.fuzz import Fuzzed
 from benchmarks.commands.soak import Soak
 from benchmarks.commands.starvation import DELAY_MS, PLACES, TOKENS, Starvation, Waits
 from benchmarks.commands.storm import Storm
+from benchmarks.endurance.samples import Sample
 
 MISSING = "No run of this size is saved yet."
 
@@ -126,6 +127,7 @@ def _endurance(folder: Path) -> str:
         ("memory by tenths of the turns, MiB", ", ".join(parts)),
         ("file descriptors, threads", f"{min(descriptors)} to {max(descriptors)}, {made.samples[-1].threads}"),
         ("longest /health, of one every 50 ms", f"{max(sample.pause_ms for sample in made.samples):.0f} ms"),
+        *_busy(made.samples),
         ("gateway CPU", f"{made.cpu_seconds:.0f} s of {made.seconds:.0f}"),
         ("taken", _where(made.machine, made.taken)),
     ]
@@ -161,10 +163,17 @@ def _soak(folder: Path) -> str:
         ("memory at first, in the middle, at the end", _mib(memory)),
         ("file descriptors; threads", f"{min(descriptors)} to {max(descriptors)}; {threads[0]} to {threads[-1]}"),
         ("longest /health; in half of the samples below", f"{pauses[-1]:.0f} ms; {pauses[len(pauses) // 2]:.0f} ms"),
+        *_busy(made.samples),
         ("gateway CPU", f"{made.cpu_seconds:.0f} s"),
         ("taken", _where(made.machine, made.taken)),
     ]
     return f"{title}\n\n{about}\n\n{_table(rows)}\n\n![Hours of mixed work](images/soak.svg)"
+
+
+def _busy(samples: list[Sample]) -> list[tuple[str, str]]:
+    """The most that the gateway itself was at work during one /health; not measured in older files."""
+    measured = [sample.busy_ms for sample in samples if sample.busy_ms is not None]
+    return [("the gateway's own work during one /health, at most", f"{max(measured):.0f} ms")] if measured else []
 
 
 def _mib(memory: list[float]) -> str:

@@ -1,7 +1,8 @@
 """Samples of a gateway's process over a run, and a picture of their curves.
 
 Promise: `pause_ms` is the longest that a request to `/health` took since the sample before, of one every 50 ms: no
-pause of the event loop that is longer than that goes unseen.
+pause of the event loop that is longer than that goes unseen. `busy_ms` is the longest that the thread of the event loop
+was on a core during one such request: the rest of a pause is the machine's doing, which had no core for it.
 """
 
 from __future__ import annotations
@@ -32,12 +33,18 @@ class Sample(msgspec.Struct):
     live: int
     pause_ms: float
     turns: int
+    busy_ms: float | None = None
 
 
 def held(pid: int) -> tuple[int, int]:
     """Threads and file descriptors of a process."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(re.search(r"Threads:\s+(\d+)", status)[1]), len(list(Path(f"/proc/{pid}/fd").iterdir()))  # type: ignore[index]
+
+
+def on_core_ms(pid: int) -> float:
+    """How long the first thread of a process was on a core, in all."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e6
 
 
 class Watch:
@@ -58,32 +65,32 @@ class Watch:
     async def run(self) -> None:
         """Probe and sample."""
         began = time.monotonic()
-        due, longest = began + self._every, 0.0
+        due, longest, busiest = began + self._every, 0.0, 0.0
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session:
             while True:
-                asked = time.perf_counter()
+                asked, worked = time.perf_counter(), on_core_ms(self._pid)
                 with contextlib.suppress(aiohttp.ClientError, TimeoutError):
                     async with session.get(f"{self._base}/health") as answer:
                         await answer.read()
                 longest = max(longest, (time.perf_counter() - asked) * 1000)
+                busiest = max(busiest, on_core_ms(self._pid) - worked)
                 over = self._stopped.is_set()
                 if over or time.monotonic() >= due:
                     due += self._every
-                    self.samples.append(await self._sample(session, began, longest))
-                    longest = 0.0
+                    self.samples.append(await self._sample(session, began, longest, busiest))
+                    longest = busiest = 0.0
                 if over:
                     return
                 await asyncio.sleep(PROBE_S)
 
-    async def _sample(self, session: aiohttp.ClientSession, began: float, longest: float) -> Sample:
+    async def _sample(self, session: aiohttp.ClientSession, began: float, longest: float, busiest: float) -> Sample:
         async with session.get(f"{self._base}/metrics") as answer:
             found = re.findall(r"^turnwire_live_turns(?:{.*})? (\S+)$", await answer.text(), re.MULTILINE)
         threads, descriptors = held(self._pid)
         live = int(sum(float(value) for value in found))
         minute = round((time.monotonic() - began) / 60, 3)
-        return Sample(
-            minute, round(rss_mib(self._pid), 1), descriptors, threads, live, round(longest, 1), self._tally["asked"]
-        )
+        memory, asked = round(rss_mib(self._pid), 1), self._tally["asked"]
+        return Sample(minute, memory, descriptors, threads, live, round(longest, 1), asked, round(busiest, 1))
 
 
 CURVES = (("rss_mib", "memory, MiB"), ("descriptors", "file descriptors"), ("threads", "threads"),
