@@ -1,6 +1,6 @@
 """A hundred thousand turns through one gateway process: its memory over the turns, and every answer checked.
 
-    python -m benchmarks endurance [--turns 100000] [--clients 48] [--processes 4] [--save]
+    python -m benchmarks endurance [--turns 100000] [--clients 48] [--processes 4] [--minutes 60] [--save]
 
 Conversations of up to seven turns on the three APIs, each with material of its own that no other has, so that every
 store of the gateway fills up to its bound. Stand-ins for engines answer at once. What is asked of the curve: the last
@@ -60,15 +60,20 @@ class Endurance(msgspec.Struct):
         return statistics.median(s.rss_mib for s in self.samples if first * most <= s.turns <= last * most)
 
 
-def clients(base: str, first: int, count: int, turns: int, told: Any) -> None:
-    """The clients of one process; what became of their turns goes to `told` every second."""
+def clients(base: str, first: int, count: int, turns: int, until: float, told: Any) -> None:
+    """The clients of one process, which ask until so many turns or a time; what became of their turns goes to `told`
+    every second."""
 
     async def run() -> None:
         tally: Counter[str] = Counter()
         connector, timeout = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=120)
         async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
             each = [Client(first + n, base, session, tally, material=MATERIAL, tokens=TOKENS) for n in range(count)]
-            working = asyncio.gather(*(client.run(lambda: tally["asked"] < turns) for client in each))
+
+            def more() -> bool:
+                return tally["asked"] < turns and time.monotonic() < until
+
+            working = asyncio.gather(*(client.run(more) for client in each))
             while not working.done():
                 await asyncio.wait([working], timeout=1.0)
                 told.put((first, dict(tally)))
@@ -115,8 +120,9 @@ async def run(options: argparse.Namespace) -> Endurance:
         spawn = multiprocessing.get_context("spawn")
         queue = spawn.Queue()
         share, turns = options.clients // options.processes, options.turns // options.processes
+        until = began + options.minutes * 60
         processes = [
-            spawn.Process(target=clients, args=(base, 1 + number * share, share, turns, queue))
+            spawn.Process(target=clients, args=(base, 1 + number * share, share, turns, until, queue))
             for number in range(options.processes)
         ]
         for process in processes:
@@ -141,6 +147,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--turns", type=int, default=100_000)
     parser.add_argument("--clients", type=int, default=48)
     parser.add_argument("--processes", type=int, default=4, help="of the clients")
+    parser.add_argument("--minutes", type=float, default=60.0, help="at most, however many turns there were")
     parser.add_argument("--every", type=float, default=5.0, help="seconds between samples")
     parser.add_argument("--save", action="store_true", help="write the result file and the picture")
     options = parser.parse_args(arguments)
