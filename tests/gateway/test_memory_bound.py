@@ -10,7 +10,7 @@ from turnwire.gateway.settings import Settings
 from turnwire.gateway.setup.assembly import assemble_models
 
 
-async def test_turns_sessions_responses_and_decoded_messages_share_the_memory(tmp_path: Path) -> None:
+async def test_what_is_remembered_shares_the_memory_and_caches_of_prompts_grow_with_it(tmp_path: Path) -> None:
     script = tmp_path / "script.jsonl"
     script.write_text('{"text": "Hi."}\n')
     settings = Settings(engine=f"scripted:{script}", model="m", dialect="hermes", memory=8 << 20)
@@ -24,4 +24,13 @@ async def test_turns_sessions_responses_and_decoded_messages_share_the_memory(tm
         runtime._tracker._max_bytes,
     ]
     assert bounds == [2 << 20] * 4
+    caches = [
+        (runtime.tokenizer._max_bytes, 64 << 20),  # type: ignore[attr-defined]
+        (2 * runtime.builder.messages._half, 48 << 20),
+        (runtime.builder.renderings._max, 32 << 20),
+        (runtime.builder.memory._max, 4_000_000),
+        (runtime.builder.assembled._max, 750_000),
+        (runtime._recalled._max_tokens, 2_000_000),
+    ]
+    assert [bound for bound, _ in caches] == [usual // 64 for _, usual in caches]
     await asyncio.gather(*(one.engine.close() for one in runtimes))

@@ -158,7 +158,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Meta(
             ge=1 << 22,
             le=1 << 40,
-            description="Bytes of turns, session prefixes, stored responses and decoded messages in memory.",
+            description="Bytes of turns, sessions, responses and decoded messages in memory; caches grow with it.",
         ),
     ] = 512 * 1024 * 1024
 

@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from turnwire.prompts.cache_bounds import CacheBounds
 from turnwire.prompts.message_cache import KnownMessage, MessageCache
 from turnwire.prompts.notes import noted
 from turnwire.prompts.policy import PromptPlan, ReplayPolicy
@@ -46,8 +47,8 @@ class PromptBuilder:
     replay policy and stability options, and the tokens that may end a turn (by default those the template names).
     `content_control` says what becomes of content that spells a control token: it stays `text`, the conversation is
     `refuse`d, or the token is let through (`allow`). `image` is the text that stands for an image where the engine gets
-    it beside the prompt. Several threads may use one. A template that does not show what
-    the user says raises TemplateFailure."""
+    it beside the prompt. `bounds` is how much of earlier prompts is kept. Several threads may use one. A template that
+    does not show what the user says raises TemplateFailure."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class PromptBuilder:
         traits: TemplateTraits | None = None,
         policy: ReplayPolicy | None = None,
         stability: StabilityOptions | None = None,
-        memory: TokenizedTextCache | None = None,
+        bounds: CacheBounds | None = None,
         end_tokens: Sequence[str] | None = None,
         content_control: Literal["text", "refuse", "allow"] = "text",
         image: str | None = None,
@@ -71,13 +72,15 @@ class PromptBuilder:
             raise TemplateFailure("blank", "the chat template does not show what the user says")
         self.policy = policy or ReplayPolicy()
         self.stability = stability or StabilityOptions()
-        self.memory = memory or TokenizedTextCache()
+        self.bounds = bounds or CacheBounds()
+        self.memory = TokenizedTextCache(self.bounds.texts)
         self.end_tokens = tuple(end_tokens if end_tokens is not None else template.end_tokens)
         self.content_control = content_control
         self.control = ControlText(tokenizer.control_tokens)
-        self.messages = MessageCache(self.control if content_control != "allow" else None)
-        self.renderings = RenderingCache()
-        self.assembled = AssembledPromptCache()
+        watched = self.control if content_control != "allow" else None
+        self.messages = MessageCache(watched, max_bytes=self.bounds.messages)
+        self.renderings = RenderingCache(self.bounds.renderings)
+        self.assembled = AssembledPromptCache(self.bounds.prompts)
         self.plain_answers = PlainAnswers()
         self._tool_sets: dict[bytes, bool] = {}
 

@@ -24,7 +24,7 @@ from turnwire.gateway.setup.config_check import tool_problems
 from turnwire.gateway.setup.engine_keys import EngineKeyError
 from turnwire.gateway.setup.seal_keys import SealKeyError, seal_keys
 from turnwire.gateway.setup.sources import PromptSource, SourceError
-from turnwire.gateway.setup.starting import is_path, start_engines
+from turnwire.gateway.setup.starting import cache_bounds, is_path, start_engines
 from turnwire.gateway.stores.turns_redis import RedisTurnStore
 from turnwire.gateway.stores.turns_sqlite import SQLiteTurnStore
 from turnwire.gateway.turns.runtime import ModelRuntime
@@ -165,6 +165,7 @@ def _runtime(
             end_tokens=source.ends or None,
             content_control=model.content_control or settings.content_control,
             image=mark,
+            bounds=cache_bounds(settings),
         ),
         images=images,
         tokenizer=source.tokenizer,

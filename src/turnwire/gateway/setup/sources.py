@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from turnwire.engines.embedded.on_disk import file_on_disk
+from turnwire.prompts.cache_bounds import CacheBounds
 from turnwire.prompts.prompt import Tokenizer
 from turnwire.prompts.tokenizers.load import TokenizerError, is_gguf, load_tokenizer, read_gguf
 from turnwire.prompts.tokenizers.part_cache import PrefixTokenizer
@@ -36,20 +37,23 @@ class PromptSource(msgspec.Struct, kw_only=True):
     builtin: bool = False
 
 
-def find_source(model: str | None, *, tokenizer: str | None, template: str | None, builtin: bool) -> PromptSource:
+def find_source(
+    model: str | None, *, tokenizer: str | None, template: str | None, builtin: bool, bounds: CacheBounds
+) -> PromptSource:
     """The prompt side of a model. `builtin` allows the project's own template and tokenizer where nothing is named."""
     if tokenizer is not None:
         tokenizer = _named(tokenizer)
     place = tokenizer or model
     source: PromptSource | None = None
     if tokenizer is None and builtin and not (model and _is_local(model)):
-        source = PromptSource(tokenizer=PrefixTokenizer(load_tokenizer(None)))
+        source = PromptSource(tokenizer=PrefixTokenizer(load_tokenizer(None), max_bytes=bounds.parts))
     elif place is None:
         raise SourceError("This engine needs --model (a folder or hub id) or --tokenizer to know how to write prompts.")
     else:
         folder = _folder(place)
         try:
-            source = PromptSource(tokenizer=PrefixTokenizer(load_tokenizer(folder)), origin=place)
+            own = PrefixTokenizer(load_tokenizer(folder), max_bytes=bounds.parts)
+            source = PromptSource(tokenizer=own, origin=place)
         except TokenizerError as error:
             raise SourceError(f"No tokenizer in {place}: {error}. Give one with --tokenizer.") from None
         if is_gguf(folder):

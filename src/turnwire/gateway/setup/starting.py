@@ -32,10 +32,11 @@ from turnwire.gateway.setup.routing_policy import find_policy
 from turnwire.gateway.setup.sources import PromptSource, SourceError, find_source
 from turnwire.parsers import detect
 from turnwire.profiles import ProfileBook, load_book
+from turnwire.prompts.cache_bounds import CacheBounds
 from turnwire.prompts.prompt import Tokenizer
 from turnwire.prompts.tokenizers.gguf_file import GGUFError
 
-__all__ = ["embedded_model", "is_path", "new_engine", "start_engines"]
+__all__ = ["cache_bounds", "embedded_model", "is_path", "new_engine", "start_engines"]
 
 log = logging.getLogger("turnwire.assembly")
 
@@ -51,6 +52,11 @@ _TOKEN_SERVERS: dict[str, ServerKind] = {
 _TEXT_SERVERS = frozenset({"ollama", "lmstudio", "openai", "litellm", "openrouter", "nim"})
 """Servers that take conversations, and complete text as well."""
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+
+
+def cache_bounds(settings: Settings) -> CacheBounds:
+    """How much of earlier prompts the caches of each model hold."""
+    return CacheBounds.within(settings.memory // len(settings.served()))
 
 
 async def start_engines(
@@ -221,7 +227,7 @@ class _Start:
                 raise EngineError(
                     "invalid_request", f"it has several models; name one with --model: {', '.join(able[:20])}"
                 )
-        source = find_source(None, tokenizer=self._model.tokenizer, template=self._model.template, builtin=True)
+        source = self._source(None, builtin=True)
         return self._told(await self._started(source.tokenizer, source))
 
     def _told(self, started: Started) -> Started:
@@ -246,7 +252,9 @@ class _Start:
         return self._pool([engine], source.tokenizer), info, source
 
     def _source(self, place: str | None, *, builtin: bool) -> PromptSource:
-        return find_source(place, tokenizer=self._model.tokenizer, template=self._model.template, builtin=builtin)
+        model = self._model
+        bounds = cache_bounds(self._settings)
+        return find_source(place, tokenizer=model.tokenizer, template=model.template, builtin=builtin, bounds=bounds)
 
     async def _started(self, tokenizer: Tokenizer | None, source: PromptSource) -> Started:
         pool = self._pool([self._engine(spec, tokenizer) for spec in self._specs], source.tokenizer)

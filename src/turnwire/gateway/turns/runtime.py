@@ -111,7 +111,7 @@ class ModelRuntime:
         self._store = store
         self._sessions = sessions
         self._shared = store if isinstance(store, SharedTurns) else None
-        self._recalled = RecallCache()
+        self._recalled = RecallCache(max_tokens=builder.bounds.recalled)
         self._tracker = tracker if tracker is not None else SessionTracker()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="prompt")
 
