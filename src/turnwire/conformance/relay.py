@@ -1,6 +1,7 @@
 """A relay between a client and a server that counts what passes: requests, calls, tokens, and keeps request bodies.
 
-Promise: bytes go on untouched and at once; only a copy is read, after the answer has ended and within limits. `before`
+Promise: bytes go on untouched and at once; only a copy is read, after the answer or the client's wish for it has ended,
+and within limits. `before`
 is called with each request of an API before it goes on.
 """
 
@@ -116,11 +117,14 @@ async def _carried(
             made = web.StreamResponse(status=answer.status, headers=kept)
             await made.prepare(request)
             copy = bytearray()
-            async for piece in answer.content.iter_any():
-                await made.write(piece)
-                if len(copy) < _MOST:
-                    copy += piece
-            relay.note(request.path, sent, answer.status, answer.content_type, bytes(copy))
+            try:
+                async for piece in answer.content.iter_any():
+                    if len(copy) < _MOST:
+                        copy += piece
+                    await made.write(piece)
+            finally:
+                # Some clients leave at the last event, before the server has closed the stream.
+                relay.note(request.path, sent, answer.status, answer.content_type, bytes(copy))
             return made
     except aiohttp.ClientConnectionError as error:
         return web.json_response({"error": {"message": f"the relay cannot reach {upstream}: {error}"}}, status=502)
