@@ -80,6 +80,7 @@ test-sglang: $(VENV)/.dev
 
 test-ray: $(VENV)/.dev
 	$(INSTALL) --editable ".[server,embedded,dev,ray]"
+	$(BIN)/python tools/clients.py install claude codex
 	$(BIN)/pytest -m ray tests/ray $(ARGS)
 
 lint: $(VENV)/.dev

@@ -1,10 +1,11 @@
 """The storm over replicas on several Ray nodes.
 
-    python -m benchmarks ray_storm [--turns 1000] [--nodes 3] [--kills 6] [--redis-kills 2] [--save]
+    python -m benchmarks ray_storm [--turns 1000] [--nodes 3] [--kills 6] [--redis-kills 2] [--clients] [--save]
 
 First turns while replicas and Redis are killed, then turns without a kill while Ray scales in from all replicas to one
-and out again: there nothing may have to be asked again. Exits with 1 where anything
-was lost, doubled, truncated or misjudged, a prefix did not hold, or the scale-in broke a request.
+and out again: there nothing may have to be asked again. With `--clients` Claude Code and Codex work through tasks all
+the while. Exits with 1 where anything was lost, doubled, truncated or misjudged, a prefix did not hold, the scale-in
+broke a request, or a client did not finish a task.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from benchmarks.peers import cache
 from benchmarks.ray.cluster import Application, Replicas, deploy, free_port, nodes
 from benchmarks.replicas.engine import Engine
 from benchmarks.replicas.storm import DATA, Findings, Redis, Storm
+from benchmarks.replicas.tasks import STEPS, RealClient, real_clients
 
 
 def settings(engine: str, store: str) -> dict[str, Any]:
@@ -51,7 +53,7 @@ async def scaled_in(storm: Storm, flags: dict[str, Any], replicas: Replicas, cou
     return await running
 
 
-async def run(chosen: argparse.Namespace, folder: Path) -> tuple[Findings, Findings]:
+async def run(chosen: argparse.Namespace, folder: Path, clients: list[RealClient]) -> tuple[Findings, Findings]:
     engine, redis = Engine(0.002), Redis(folder)
     await redis.start()
     flags = settings(f"vllm:{await engine.start()}", redis.url)
@@ -59,7 +61,7 @@ async def run(chosen: argparse.Namespace, folder: Path) -> tuple[Findings, Findi
     try:
         await deploy(Application("ray:direct", flags, chosen.nodes))
         print(f"replicas {len(replicas.processes())} on {len(replicas.nodes())} nodes", flush=True)
-        storm = Storm(replicas, redis, engine, turns=chosen.turns, at_once=chosen.at_once, loop=4)
+        storm = Storm(replicas, redis, engine, turns=chosen.turns, at_once=chosen.at_once, loop=4, beside=clients)
         killed = await storm.run(kills=chosen.kills, redis_kills=chosen.redis_kills)
         await replicas.number(chosen.nodes)
         await asyncio.sleep(3)
@@ -77,19 +79,23 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--kills", type=int, default=6)
     parser.add_argument("--redis-kills", type=int, default=2)
     parser.add_argument("--at-once", type=int, default=12)
+    parser.add_argument("--clients", action="store_true", help="Claude Code and Codex work meanwhile")
     parser.add_argument("--save", action="store_true")
     chosen = parser.parse_args(arguments)
-    # One core of each node, so that Ray puts one replica on each.
-    with tempfile.TemporaryDirectory() as folder, nodes(chosen.nodes, cores=1):
-        killed, calm = asyncio.run(run(chosen, Path(folder)))
-    cells = [
-        _cell(f"{chosen.nodes} nodes, {killed.kills} replicas killed, Redis {killed.redis_kills} times", killed),
-        _cell(f"{chosen.nodes} nodes, scaled in to 1 and out again", calm),
-    ]
+    before = machine()
+    with tempfile.TemporaryDirectory() as folder:
+        clients = real_clients(Path(folder), STEPS) if chosen.clients else []
+        # One core of each node, so that Ray puts one replica on each.
+        with nodes(chosen.nodes, cores=1):
+            killed, calm = asyncio.run(run(chosen, Path(folder), clients))
+    stormed = f"{chosen.nodes} nodes, {killed.kills} replicas killed, Redis {killed.redis_kills} times"
+    cells = [_cell(stormed, killed), _cell(f"{chosen.nodes} nodes, scaled in to 1 and out again", calm)]
+    cells += [client.cell(stormed) for client in clients]
     if chosen.save:
         about = {"turnwire": {"version": commit(cache.ROOT), "wire": "HTTP"}}
-        print("written:", save(Result("replicas_ray", today(), machine(), about, cells)))
-    sys.exit(1 if killed.wrong or calm.wrong or calm.asked_again else 0)
+        print("written:", save(Result("replicas_ray", today(), before, about, cells)))
+    broke = killed.wrong or calm.wrong or calm.asked_again or any(client.wrong for client in clients)
+    sys.exit(1 if broke else 0)
 
 
 def _cell(case: str, found: Findings) -> Cell:

@@ -40,6 +40,7 @@ def replicas_block(folder: Path = FOLDER) -> str:
     """All tables, each with the command that it is from and the machine."""
     parts = [
         ("### Storms", _storms, ("replicas", "replicas_ray")),
+        ("### Real clients in those storms", _clients, ("replicas", "replicas_ray")),
         ("### An outage of Redis", _outages, ("redis_outage",)),
         ("### CPU per token on Ray", _modes, ("ray_modes",)),
         ("### Tokens a second and processes", _processes, ("processes",)),
@@ -47,8 +48,8 @@ def replicas_block(folder: Path = FOLDER) -> str:
     said = []
     for title, make, names in parts:
         results = [read(name, folder) for name in names if (folder / f"{name}.json").exists()]
-        if results:
-            said.append("\n\n".join([title, make(results)]))
+        if table := make(results) if results else "":
+            said.append("\n\n".join([title, table]))
     return "\n\n".join(said)
 
 
@@ -67,12 +68,30 @@ def _verdict(figures: dict[str, float], name: str) -> float:
 
 
 def _storms(results: list[Result]) -> str:
-    cells = [(result, cell) for result in results for cell in result.cells]
+    cells = [(result, cell) for result in results for cell in result.cells if cell.gateway == "turnwire"]
     lines = ["| | " + " | ".join(cell.case for _, cell in cells) + " |", "|---" * (len(cells) + 1) + "|"]
     figures = [{name: rounds[0] for name, rounds in cell.figures.items()} for _, cell in cells]
     lines += [f"| {name} | " + " | ".join(map(said, figures)) + " |" for name, said in _STORM]
     where = "; ".join(f"`benchmarks/results/{result.command}.json`: {_about(result)}" for result in results)
     return "\n".join([*lines, "", f"{where}."])
+
+
+def _clients(results: list[Result]) -> str:
+    cells = [cell for result in results for cell in result.cells if cell.gateway != "turnwire"]
+    if not cells:
+        return ""
+    lines = [
+        "| client | storm | tasks finished | steps a task | turns that the engine was asked for | prefix held |",
+        "|---|---|---|---|---|---|",
+    ]
+    for cell in cells:
+        figures = {name: int(rounds[0]) for name, rounds in cell.figures.items()}
+        finished = f"{figures['finished']} of {figures['tasks']}"
+        held = f"{figures['held']:,} of {figures['pairs']:,}"
+        lines.append(
+            f"| {cell.gateway} | {cell.case} | {finished} | {figures['steps']} | {figures['turns']:,} | {held} |"
+        )
+    return "\n".join(lines)
 
 
 def _outages(results: list[Result]) -> str:

@@ -14,7 +14,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,6 +26,7 @@ from benchmarks.replicas.engine import Engine
 
 DATA = Path(__file__).resolve().parents[2] / "src" / "turnwire" / "prompts" / "data"
 _MARK = re.compile(r"begin-([0-9a-f]{12})")
+_TELL_S = 30.0
 SYSTEM = "You are careful and write files. " * 40
 
 
@@ -192,10 +194,30 @@ class Target(Protocol):
         ...
 
 
-class Storm:
-    """Runs sessions until there are enough turns; `kills` and `redis_kills` are spread evenly over them."""
+class Worker(Protocol):
+    """Somebody who works beside the sessions, at an address, as long as told."""
 
-    def __init__(self, gateway: Target, redis: Redis, engine: Engine, *, turns: int, at_once: int, loop: int) -> None:
+    async def work(self, address: str, engine: Engine, goes_on: Callable[[], bool]) -> None:
+        """Begin nothing new once it does not go on."""
+        ...
+
+
+class Storm:
+    """Runs sessions until there are enough turns, and `beside` them whoever is given; `kills` and `redis_kills` are
+    spread evenly over the turns."""
+
+    def __init__(
+        self,
+        gateway: Target,
+        redis: Redis,
+        engine: Engine,
+        *,
+        turns: int,
+        at_once: int,
+        loop: int,
+        beside: Sequence[Worker] = (),
+    ) -> None:
+        self._beside = beside
         self._gateway = gateway
         self._redis = redis
         self._engine = engine
@@ -207,12 +229,19 @@ class Storm:
         self._was_away = -1e9
         self.found = Findings()
 
-    async def run(self, *, kills: int = 0, redis_kills: int = 0) -> Findings:
+    async def run(self, *, kills: int = 0, redis_kills: int = 0, pause_s: float | None = None) -> Findings:
+        """With `pause_s` there is no number of kills, but a pause before each."""
         began = time.monotonic()
         before = self._redis.figures()
-        killer = asyncio.create_task(self._kill(kills, redis_kills))
-        await asyncio.gather(*(self._sessions_of(place) for place in range(self._at_once)))
+        killing = self._kill(kills, redis_kills) if pause_s is None else self._kill_every(pause_s)
+        killer = asyncio.create_task(killing)
+        telling = asyncio.create_task(self._tell())
+        await asyncio.gather(
+            *(self._sessions_of(place) for place in range(self._at_once)),
+            *(worker.work(self._gateway.address, self._engine, self._goes_on) for worker in self._beside),
+        )
         await killer
+        telling.cancel()
         found = self.found
         found.seconds = round(time.monotonic() - began, 1)
         used = [(now - then) / max(found.turns, 1) for now, then in zip(self._redis.figures(), before, strict=True)]
@@ -225,8 +254,18 @@ class Storm:
         """Begin no more sessions."""
         self._wanted = 0
 
+    def _goes_on(self) -> bool:
+        return self.found.turns < self._wanted
+
+    async def _tell(self) -> None:
+        """How far it is, now and then."""
+        while True:
+            await asyncio.sleep(_TELL_S)
+            found = self.found
+            print(f"{found.turns} turns, {found.kills} + {found.redis_kills} killed", *found.troubles[:3], flush=True)
+
     async def _sessions_of(self, place: int) -> None:
-        while self.found.turns < self._wanted:
+        while self._goes_on():
             self._sessions += 1
             kind = AGENTS[self._sessions % len(AGENTS)]
             name = f"{place}-{self._sessions}-{random.randrange(1 << 40):x}"
@@ -304,6 +343,14 @@ class Storm:
                 await asyncio.sleep(0.01)
             await kill()
 
+    async def _kill_every(self, pause_s: float) -> None:
+        """A process, Redis, a process, and so on, each after a pause, as long as the storm goes on."""
+        for kill in cycle((self.kill_process, self.kill_redis, self.kill_process)):
+            await asyncio.sleep(pause_s)
+            if not self._goes_on():
+                return
+            await kill()
+
     async def kill_process(self) -> None:
         """Kill one of the processes that serve."""
         victims = self._gateway.processes()
@@ -334,6 +381,7 @@ async def storm(
     kills: int = 0,
     redis_kills: int = 0,
     delay_s: float = 0.0,
+    beside: Sequence[Worker] = (),
 ) -> Findings:
     """A storm from start to end, on a gateway and a Redis of its own."""
     engine, redis = Engine(delay_s), Redis(folder)
@@ -341,9 +389,8 @@ async def storm(
     gateway = Gateway(folder, await engine.start(), redis.url, workers)
     try:
         await gateway.start()
-        return await Storm(gateway, redis, engine, turns=turns, at_once=at_once, loop=loop).run(
-            kills=kills, redis_kills=redis_kills
-        )
+        storm = Storm(gateway, redis, engine, turns=turns, at_once=at_once, loop=loop, beside=beside)
+        return await storm.run(kills=kills, redis_kills=redis_kills)
     finally:
         await gateway.stop()
         await engine.close()

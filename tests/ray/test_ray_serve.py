@@ -19,7 +19,11 @@ from benchmarks.replicas.engine import Engine
 from benchmarks.replicas.storm import Redis, Storm
 
 ray = pytest.importorskip("ray", reason="Ray is not installed; run: make test-ray")
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.timeout(600),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.*"),
+]
 
 BODY = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "loop-of-0 session"}]}
 NODES = 3

@@ -1,0 +1,146 @@
+"""Claude Code and Codex, real and pinned, at tasks of many steps on a gateway that is stormed.
+
+Promise: a task is finished when its client ended well, said so, and left a line in its workspace for every step.
+Prefixes are compared by the tokens that the engine read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import sys
+from array import array
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from tests.clients.sandbox import Finished, Sandbox
+from tests.clients.test_claude_code import ClaudeCode
+from tests.clients.test_codex import Codex
+
+from benchmarks.measure.results import Cell
+from benchmarks.replicas.engine import Engine
+from benchmarks.replicas.storm import Findings, Storm
+
+TITLES = {"claude": "Claude Code", "codex": "Codex"}
+STEPS = 24
+_TOOLS = {"claude": ("Bash", "command"), "codex": ("exec_command", "cmd")}
+_RETRIES = [f"-cmodel_providers.gw.{name}_max_retries=30" for name in ("request", "stream")]
+_LIMIT_S = 300
+_FIGURES = ("tasks", "finished", "steps", "turns", "pairs", "held")
+
+
+class Served(msgspec.Struct):
+    """What the clients' drivers need of a gateway."""
+
+    url: str
+    model: str = "m"
+
+    @property
+    def v1(self) -> str:
+        return f"{self.url}/v1"
+
+
+class RealClient:
+    """One client: `tasks` it was given, those it `finished`, the `turns` that the engine was asked for, and of their
+    `pairs` those whose prefix `held`."""
+
+    def __init__(self, name: str, bundles: dict[str, Any], folder: Path, steps: int) -> None:
+        self.name = name
+        self.version = bundles[name].pins[0].rpartition("@")[2]
+        self.steps = steps
+        self.tasks = self.finished = self.turns = self.pairs = self.held = 0
+        self.troubles: list[str] = []
+        self._bundles = bundles
+        self._folder = folder
+
+    async def work(self, address: str, engine: Engine, goes_on: Callable[[], bool]) -> None:
+        """One task after the other, and at least one."""
+        while not self.tasks or goes_on():
+            await self._task(address, engine)
+
+    async def _task(self, address: str, engine: Engine) -> None:
+        self.tasks += 1
+        sandbox = Sandbox(self._folder / f"{self.name}-{self.tasks}", self._bundles)
+        tool, parameter = _TOOLS[self.name]
+        asked = f"task-of-{self.steps} by {tool} with {parameter}."
+        engine.tasks[tool] = turns = []
+        try:
+            done = await asyncio.to_thread(self._run, sandbox, Served(address), asked)
+        except AssertionError as late:
+            self.troubles.append(f"{self.name}: {late}"[-2000:])
+            return
+        steps = sandbox.workspace / "steps.txt"
+        written = len(steps.read_text().splitlines()) if steps.exists() else 0
+        if done.code == 0 and f"all {self.steps} steps done" in done.stdout and written >= self.steps:
+            self.finished += 1
+        else:
+            self.troubles.append(f"{self.name}: {written} steps, {done}"[-2000:])
+        self.turns += len(turns)
+        judged = prefixes(turns)
+        self.pairs += len(judged)
+        self.held += sum(judged)
+        if not all(judged):
+            self.troubles.append(f"{self.name}: task {self.tasks}: a prefix does not hold")
+
+    def _run(self, sandbox: Sandbox, served: Any, asked: str) -> Finished:
+        if self.name == "claude":
+            return ClaudeCode(sandbox, served)(asked, timeout=_LIMIT_S, CLAUDE_CODE_MAX_RETRIES="30")
+        return Codex(sandbox, served).configure()(asked, *_RETRIES, timeout=_LIMIT_S)
+
+    @property
+    def wrong(self) -> bool:
+        """Whether a task was not finished, or a prefix did not hold."""
+        return self.finished < self.tasks or self.held < self.pairs
+
+    def cell(self, case: str) -> Cell:
+        """What it did, printed and as a result file has it; the case says what was done to the gateway meanwhile."""
+        figures = {name: int(getattr(self, name)) for name in _FIGURES}
+        print(f"\n{self.name} {self.version}", figures)
+        for trouble in self.troubles:
+            print("!", trouble)
+        api = "messages" if self.name == "claude" else "responses"
+        said = {name: [float(value)] for name, value in figures.items()}
+        return Cell(f"{TITLES[self.name]} {self.version}", api, case, said)
+
+
+def real_clients(folder: Path, steps: int) -> list[RealClient]:
+    """Claude Code and Codex, installed if they are not; their sandboxes are made in the folder."""
+    bundles = _installer().install(TITLES)
+    return [RealClient(name, bundles, folder, steps) for name in TITLES]
+
+
+async def finish_amid(
+    storm: Storm, clients: list[RealClient], address: str, engine: Engine, pause_s: float
+) -> Findings:
+    """One task for each client amid a storm that goes on until they are done, with a pause before each kill."""
+    around = asyncio.create_task(storm.run(pause_s=pause_s))
+    await asyncio.gather(*(client.work(address, engine, lambda: False) for client in clients))
+    storm.enough()
+    return await around
+
+
+def _installer() -> Any:
+    path = Path(__file__).resolve().parents[2] / "tools" / "clients.py"
+    spec = importlib.util.spec_from_file_location("turnwire_client_installer", path)
+    assert spec is not None
+    assert spec.loader is not None
+    installer = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = installer
+    spec.loader.exec_module(installer)
+    return installer
+
+
+def prefixes(turns: list[tuple[int, array[int], array[int]]]) -> list[bool]:
+    """Of every turn after the first step, whether it read what one of the step before read and wrote. Of a turn that
+    was broken off Codex keeps the items that were whole, beside those of the second attempt; after such a one only
+    what was read before it is compared."""
+    asked = Counter(step for step, _, _ in turns)
+    known: dict[int, list[array[int]]] = {}
+    for step, prompt, output in turns:
+        known.setdefault(step, []).append(prompt if asked[step] > 1 else prompt + output[:-1])
+    return [
+        any(prompt[: len(whole)] == whole for whole in known.get(step - 1, ())) for step, prompt, _ in turns if step
+    ]
