@@ -1,10 +1,11 @@
 """CPU per output token in each way to serve on Ray, beside a plain process, on two replicas.
 
-    python -m benchmarks ray_modes [--rounds 1] [--ways direct,haproxy] [--cases saturated,paced] [--save]
+    python -m benchmarks ray_modes [--rounds 2] [--ways direct,haproxy] [--cases saturated,paced] [--save]
 
 All of Ray's processes count: replicas, proxies, raylet, controller. The engine, the turn and the load are those of
-`stream`; one way is started after the other, because Ray takes a core by itself. Redis is the replicas' store.
-`idle_cores` is what all of it takes while nobody asks anything.
+`stream`. One way is started, measured and stopped after the other, because Ray takes a core by itself; a round has all
+of them, so that a disturbance of the machine does not fall on one way alone. Redis is the replicas' store. `idle_cores`
+is what all of it takes while nobody asks anything.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ import sys
 import tempfile
 import time
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 from benchmarks.commands.stream import PACED, PERIOD, SATURATED, SEEN, STREAMS
 from benchmarks.load import generator
 from benchmarks.load.requests import APIS, MODEL, Said, body
-from benchmarks.measure.results import FOLDER, Result, machine, read, save, today
+from benchmarks.measure.results import Result, machine, save, today
 from benchmarks.measure.session import Session, options
 from benchmarks.measure.usage import cpu_seconds
 from benchmarks.peers import cache, gateways
@@ -40,39 +42,44 @@ WAYS: dict[str, tuple[str, dict[str, str]]] = {
     "haproxy-optimized": ("app", _HAPROXY | {"RAY_SERVE_THROUGHPUT_OPTIMIZED": "1"}),
 }
 """Which of the two applications, and what Ray is started with."""
-_ORDER = ("plain", "workers", *WAYS)
 
 
 def main(arguments: list[str]) -> None:
-    parser = options(__doc__, 1)
+    parser = options(__doc__, 2)
     parser.set_defaults(apis="chat")
     parser.add_argument("--ways", default=f"plain,workers,{','.join(WAYS)}", help="comma-separated")
     parser.add_argument("--cases", default="saturated,paced")
     parser.add_argument("--seconds", type=float, default=4, help="the window of the paced case")
     chosen = parser.parse_args(arguments)
-    wanted, chosen.save = chosen.save, False
-    before = machine()
+    rounds, wanted = chosen.rounds, chosen.save
+    chosen.rounds, chosen.save = 1, False
+    whole = Result("ray_modes", today(), machine(), {}, [])
     with tempfile.TemporaryDirectory() as folder:
         redis = Redis(Path(folder))
         asyncio.run(redis.start())
         try:
-            for way in chosen.ways.split(","):
+            for number, way in product(range(rounds), chosen.ways.split(",")):
+                print(f"\nround {number + 1}, {way}", flush=True)
                 with Session("ray_modes", chosen, [(way, partial(_start, store=redis.url))]) as session:
                     _measure(session, chosen.cases, chosen.seconds)
-                    found = session.finish("cpu_us", "µs of CPU per output token")
-                if wanted:
-                    print("written:", save(_with_others(found, before)))
+                    _add(whole, session.finish("cpu_us", "µs of CPU per output token"))
         finally:
             redis.stop()
+    if wanted:
+        print("written:", save(whole))
 
 
-def _with_others(found: Result, before: dict[str, str | int | float]) -> Result:
-    """The result of one way beside those of the others that were saved before."""
-    known = read("ray_modes") if (FOLDER / "ray_modes.json").exists() else Result("ray_modes", "", {}, {}, [])
-    names = {cell.gateway for cell in found.cells}
-    cells = [cell for cell in known.cells if cell.gateway not in names] + found.cells
-    cells.sort(key=lambda cell: _ORDER.index(cell.gateway))
-    return Result("ray_modes", today(), before, known.gateways | found.gateways, cells)
+def _add(whole: Result, found: Result) -> None:
+    """A further round of some cells."""
+    whole.gateways.update(found.gateways)
+    for cell in found.cells:
+        known = whole.cell(cell.gateway, cell.api, cell.case)
+        if known is None:
+            whole.cells.append(cell)
+            continue
+        known.failed += cell.failed
+        for name, values in cell.figures.items():
+            known.figures.setdefault(name, []).extend(values)
 
 
 def _start(name: str, stage: Stage, store: str) -> Gateway:
@@ -111,15 +118,15 @@ def _measure(session: Session, cases: str, seconds: float) -> None:
     request = {api: body(api, [Said("user", "Write the ledger module.")]) for api in session.apis}
     (gateway,) = session.gateways
     idle = _idle_cores(gateway)
-    for number, api, gateway in session.turns():
+    for _, api, gateway in session.turns():
         for case, name in ((SATURATED, "saturated"), (PACED, "paced")):
             if name not in cases:
                 continue
             session.playbook.play("mixed", 0 if name == "saturated" else PERIOD)
             try:
-                if number == 0 and name == "saturated":
-                    generator.turns(gateway, api, request[api], 8, 16, SEEN)
                 if name == "saturated":
+                    # Not measured: the first turns of processes that have just started.
+                    generator.turns(gateway, api, request[api], 8, 16, SEEN)
                     load = generator.turns(gateway, api, request[api], STREAMS, 4 * STREAMS, SEEN)
                 else:
                     load = generator.window(gateway, api, request[api], STREAMS, 2.5, seconds, SEEN)

@@ -81,15 +81,17 @@ def _clients(results: list[Result]) -> str:
     if not cells:
         return ""
     lines = [
-        "| client | storm | tasks finished | steps a task | turns that the engine was asked for | prefix held |",
-        "|---|---|---|---|---|---|",
+        "| client | storm | tasks finished | steps a task | turns that the engine was asked for | prefix held "
+        "| went on from a turn that was broken off |",
+        "|---|---|---|---|---|---|---|",
     ]
     for cell in cells:
         figures = {name: int(rounds[0]) for name, rounds in cell.figures.items()}
         finished = f"{figures['finished']} of {figures['tasks']}"
         held = f"{figures['held']:,} of {figures['pairs']:,}"
         lines.append(
-            f"| {cell.gateway} | {cell.case} | {finished} | {figures['steps']} | {figures['turns']:,} | {held} |"
+            f"| {cell.gateway} | {cell.case} | {finished} | {figures['steps']} | {figures['turns']:,} | {held} "
+            f"| {figures['parted']} |"
         )
     return "\n".join(lines)
 
@@ -105,11 +107,20 @@ def _modes(results: list[Result]) -> str:
     by_way: dict[str, list[Cell]] = {}
     for cell in result.cells:
         by_way.setdefault(cell.gateway, []).append(cell)
-    lines = ["| µs of CPU per output token (Chat) | 64 streams of 50 tokens/s | saturated |", "|---|---|---|"]
+    lines = [
+        "| µs of CPU per output token (Chat) | 64 streams of 50 tokens/s | saturated | cores while nobody asks |",
+        "|---|---|---|---|",
+    ]
     for way, cells in by_way.items():
         paced, full = (_case(cells, name) for name in ("paced", "saturated"))
-        lines.append(f"| {_WAYS.get(way, way)} | {_rounds(paced)} | {_rounds(full)} |")
-    about = f"`python -m benchmarks ray_modes`, two replicas, CPU of all of Ray's processes: {_about(result)}."
+        idle = [value for cell in cells for value in cell.figures.get("idle_cores", ())]
+        least = f"{min(idle):.2f} to {max(idle):.2f}" if idle else ""
+        lines.append(f"| {_WAYS.get(way, way)} | {_rounds(paced)} | {_rounds(full)} | {least} |")
+    rounds = max(len(rounds) for cell in result.cells for rounds in cell.figures.values())
+    about = (
+        f"`python -m benchmarks ray_modes`, two replicas, CPU of all of Ray's processes, {rounds} rounds in which each"
+    )
+    about += f" way was started and measured: {_about(result)}."
     return "\n".join([*lines, "", about])
 
 

@@ -10,7 +10,6 @@ import asyncio
 import importlib.util
 import sys
 from array import array
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,9 @@ STEPS = 24
 _TOOLS = {"claude": ("Bash", "command"), "codex": ("exec_command", "cmd")}
 _RETRIES = [f"-cmodel_providers.gw.{name}_max_retries=30" for name in ("request", "stream")]
 _LIMIT_S = 300
-_FIGURES = ("tasks", "finished", "steps", "turns", "pairs", "held")
+# What Codex says of a stream that broke.
+_BREAK = "Reconnecting"
+_FIGURES = ("tasks", "finished", "steps", "turns", "pairs", "held", "parted")
 
 
 class Served(msgspec.Struct):
@@ -45,13 +46,15 @@ class Served(msgspec.Struct):
 
 class RealClient:
     """One client: `tasks` it was given, those it `finished`, the `turns` that the engine was asked for, and of their
-    `pairs` those whose prefix `held`."""
+    `pairs` those whose prefix `held`. Of a turn whose connection broke Codex keeps what was whole, a call included, and
+    goes on from there: it never got the end, which carries the exact tokens. Such a pair has `parted`; there are no
+    more of them than the client told of broken connections."""
 
     def __init__(self, name: str, bundles: dict[str, Any], folder: Path, steps: int) -> None:
         self.name = name
         self.version = bundles[name].pins[0].rpartition("@")[2]
         self.steps = steps
-        self.tasks = self.finished = self.turns = self.pairs = self.held = 0
+        self.tasks = self.finished = self.turns = self.pairs = self.held = self.parted = 0
         self.troubles: list[str] = []
         self._bundles = bundles
         self._folder = folder
@@ -78,12 +81,14 @@ class RealClient:
             self.finished += 1
         else:
             self.troubles.append(f"{self.name}: {written} steps, {done}"[-2000:])
+        pairs, held, parted = prefixes(turns)
+        breaks = done.stdout.count(_BREAK)
         self.turns += len(turns)
-        judged = prefixes(turns)
-        self.pairs += len(judged)
-        self.held += sum(judged)
-        if not all(judged):
-            self.troubles.append(f"{self.name}: task {self.tasks}: a prefix does not hold")
+        self.pairs += pairs
+        self.held += held
+        self.parted += min(parted, breaks)
+        if held + min(parted, breaks) < pairs:
+            self.troubles.append(f"{self.name}: of {pairs} prefixes {held} held, {parted} parted after {breaks} breaks")
 
     def _run(self, sandbox: Sandbox, served: Any, asked: str) -> Finished:
         if self.name == "claude":
@@ -93,7 +98,7 @@ class RealClient:
     @property
     def wrong(self) -> bool:
         """Whether a task was not finished, or a prefix did not hold."""
-        return self.finished < self.tasks or self.held < self.pairs
+        return self.finished < self.tasks or self.held + self.parted < self.pairs
 
     def cell(self, case: str) -> Cell:
         """What it did, printed and as a result file has it; the case says what was done to the gateway meanwhile."""
@@ -133,14 +138,18 @@ def _installer() -> Any:
     return installer
 
 
-def prefixes(turns: list[tuple[int, array[int], array[int]]]) -> list[bool]:
-    """Of every turn after the first step, whether it read what one of the step before read and wrote. Of a turn that
-    was broken off Codex keeps the items that were whole, beside those of the second attempt; after such a one only
-    what was read before it is compared."""
-    asked = Counter(step for step, _, _ in turns)
-    known: dict[int, list[array[int]]] = {}
+def prefixes(turns: list[tuple[int, array[int], array[int]]]) -> tuple[int, int, int]:
+    """Of the turns after the first step: how many there are, how many read all that a turn of the step before read and
+    wrote, and how many of the others read what it read and went on otherwise."""
+    known: dict[int, list[tuple[array[int], array[int]]]] = {}
     for step, prompt, output in turns:
-        known.setdefault(step, []).append(prompt if asked[step] > 1 else prompt + output[:-1])
-    return [
-        any(prompt[: len(whole)] == whole for whole in known.get(step - 1, ())) for step, prompt, _ in turns if step
-    ]
+        known.setdefault(step, []).append((prompt, prompt + output[:-1]))
+    pairs = held = parted = 0
+    for step, prompt, _ in turns:
+        before = known.get(step - 1, ())
+        pairs += step > 0
+        if any(prompt[: len(whole)] == whole for _, whole in before):
+            held += 1
+        elif any(prompt[: len(read)] == read for read, _ in before):
+            parted += 1
+    return pairs, held, parted

@@ -212,7 +212,8 @@ class Supervisor:
                 try:
                     await self._begun(place)
                 except ProcessError as error:
-                    log.error("a gateway process does not start: %s", error)
+                    if not self._stopping:
+                        log.error("a gateway process does not start: %s", error)
                 else:
                     log.warning("gateway process %d takes its place", self._places[place].process.pid)
 
@@ -246,6 +247,7 @@ class Supervisor:
                     before.signal(signal.SIGHUP)
             log.info("all %d gateway processes are new", self._settings.workers)
         except (ProcessError, SettingsError) as error:
-            log.error("the reload stops here; what runs goes on: %s", error)
+            if not self._stopping:
+                log.error("the reload stops here; what runs goes on: %s", error)
         finally:
             self._reloading = False
