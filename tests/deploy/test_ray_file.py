@@ -21,7 +21,7 @@ def names_of(module: str) -> set[str]:
     return {node.name for node in ast.parse(file.read_text(encoding="utf-8")).body if isinstance(node, ast.FunctionDef)}
 
 
-FILES = ("turnwire.yaml", "with-engines.yaml")
+FILES = ("laptop.yaml", "turnwire.yaml", "with-engines.yaml")
 
 
 def applications(name: str) -> dict[str, dict[str, Any]]:
@@ -36,10 +36,14 @@ def test_a_file_names_what_there_is(name: str) -> None:
         module, _, function = application["import_path"].partition(":")
         assert function in names_of(module)
         for deployment in application["deployments"]:
-            policy = deployment.get("autoscaling_config", {}).get("policy")
-            if policy is not None:
-                module, _, function = policy["policy_function"].partition(":")
+            scaling = deployment.get("autoscaling_config")
+            if scaling is not None:
+                module, _, function = scaling["policy"]["policy_function"].partition(":")
                 assert function in names_of(module)
+            else:
+                assert deployment["num_replicas"]
+                # A gateway scales by live turns unless its file says that it does not.
+                assert application["name"] != "turnwire" or "autoscaling_config" in deployment
     args = dict(there["turnwire"]["args"])
     engines = args.pop("engines", None)
     settings = load_settings(args, config=None, environ={})

@@ -9,11 +9,15 @@ from __future__ import annotations
 import base64
 import os
 import secrets
+import time
 from pathlib import Path
 
 from turnwire.gateway.settings import Settings
 
 __all__ = ["SealKeyError", "default_key_file", "seal_keys"]
+
+# How often a file that is still empty is read again, and after how many seconds.
+_LOOKS, _LOOK_S = 10, 0.05
 
 
 class SealKeyError(ValueError):
@@ -30,7 +34,7 @@ def seal_keys(settings: Settings) -> list[bytes]:
     """The keys in force: `--seal-key`, else `--seal-key-file`, else the user's own file."""
     if settings.seal_key is not None:
         return [_long_enough(settings.seal_key, "--seal-key")]
-    path = Path(settings.seal_key_file) if settings.seal_key_file else default_key_file()
+    path = Path(settings.seal_key_file).expanduser() if settings.seal_key_file else default_key_file()
     try:
         return _read(path) if path.exists() else [_made(path)]
     except OSError as error:
@@ -41,7 +45,14 @@ def seal_keys(settings: Settings) -> list[bytes]:
 
 
 def _read(path: Path) -> list[bytes]:
-    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    text = path.read_text(encoding="utf-8")
+    for _ in range(_LOOKS):
+        if text.strip():
+            break
+        # Another process that starts just now has made the file and is about to write it.
+        time.sleep(_LOOK_S)
+        text = path.read_text(encoding="utf-8")
+    lines = [line.strip() for line in text.splitlines()]
     keys = [_long_enough(line, str(path)) for line in lines if line and not line.startswith("#")]
     if not keys:
         raise SealKeyError(f"The seal key file {path} is empty; delete it to have one made.")
