@@ -21,7 +21,7 @@ from benchmarks.measure.results import Cell, Result, machine, save, today
 from benchmarks.measure.versions import commit
 from benchmarks.peers import cache
 from benchmarks.replicas.storm import storm
-from benchmarks.replicas.tasks import STEPS, real_clients
+from benchmarks.replicas.tasks import STEPS, real_clients, versions
 
 
 def main(arguments: list[str]) -> None:
@@ -53,6 +53,6 @@ def main(arguments: list[str]) -> None:
     case = f"{chosen.workers} processes, {found.kills} killed, Redis {found.redis_kills} times"
     cells = [Cell("turnwire", "all", case, found.figures()), *(client.cell(case) for client in clients)]
     if chosen.save:
-        about = {"turnwire": {"version": commit(cache.ROOT), "wire": "HTTP"}}
+        about = versions(commit(cache.ROOT), clients)
         print("written:", save(Result("replicas", today(), before, about, cells)))
     sys.exit(1 if found.wrong or any(client.wrong for client in clients) else 0)

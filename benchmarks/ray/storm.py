@@ -23,7 +23,7 @@ from benchmarks.peers import cache
 from benchmarks.ray.cluster import Application, Replicas, deploy, free_port, nodes
 from benchmarks.replicas.engine import Engine
 from benchmarks.replicas.storm import DATA, Findings, Redis, Storm
-from benchmarks.replicas.tasks import STEPS, RealClient, real_clients
+from benchmarks.replicas.tasks import STEPS, RealClient, real_clients, versions
 
 
 def settings(engine: str, store: str) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def main(arguments: list[str]) -> None:
     cells = [_cell(stormed, killed), _cell(f"{chosen.nodes} nodes, scaled in to 1 and out again", calm)]
     cells += [client.cell(stormed) for client in clients]
     if chosen.save:
-        about = {"turnwire": {"version": commit(cache.ROOT), "wire": "HTTP"}}
+        about = versions(commit(cache.ROOT), clients)
         print("written:", save(Result("replicas_ray", today(), before, about, cells)))
     broke = killed.wrong or calm.wrong or calm.asked_again or any(client.wrong for client in clients)
     sys.exit(1 if broke else 0)

@@ -91,7 +91,7 @@ def _clients(results: list[Result]) -> str:
         held = f"{figures['held']:,} of {figures['pairs']:,}"
         lines.append(
             f"| {cell.gateway} | {cell.case} | {finished} | {figures['steps']} | {figures['turns']:,} | {held} "
-            f"| {figures['parted']} |"
+            f"| {figures.get('parted', 'not counted')} |"
         )
     return "\n".join(lines)
 

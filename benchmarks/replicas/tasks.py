@@ -53,6 +53,7 @@ class RealClient:
     def __init__(self, name: str, bundles: dict[str, Any], folder: Path, steps: int) -> None:
         self.name = name
         self.version = bundles[name].pins[0].rpartition("@")[2]
+        self.title = f"{TITLES[name]} {self.version}"
         self.steps = steps
         self.tasks = self.finished = self.turns = self.pairs = self.held = self.parted = 0
         self.troubles: list[str] = []
@@ -108,7 +109,13 @@ class RealClient:
             print("!", trouble)
         api = "messages" if self.name == "claude" else "responses"
         said = {name: [float(value)] for name, value in figures.items()}
-        return Cell(f"{TITLES[self.name]} {self.version}", api, case, said)
+        return Cell(self.title, api, case, said)
+
+
+def versions(turnwire: str, clients: list[RealClient]) -> dict[str, dict[str, str]]:
+    """Who took part, as a result file has it."""
+    who = {"turnwire": turnwire, **{client.title: client.version for client in clients}}
+    return {name: {"version": version, "wire": "HTTP"} for name, version in who.items()}
 
 
 def real_clients(folder: Path, steps: int) -> list[RealClient]:
