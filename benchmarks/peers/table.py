@@ -124,4 +124,22 @@ def _about(results: dict[str, Result], columns: list[str]) -> list[str]:
         lines.append(
             "LiteLLM: one process does not carry 64 paced streams, so it is left out there; 16 streams where saturated."
         )
+    lines += _joined(results)
     return [*lines, "Again: `make bench-peers`."]
+
+
+def _joined(results: dict[str, Result]) -> list[str]:
+    """What must be known to compare the saturated case: who writes fewer events than the engine says tokens."""
+    row = next(row for row in ROWS if row.case.startswith("saturated"))
+    stream = results.get(row.command)
+    if stream is None:
+        return []
+    each = {}
+    for name in (BASE, *OTHERS):
+        cell = stream.cell(name, "chat", row.case)
+        if cell is not None and cell.figures.get("events"):
+            each[name] = statistics.median(cell.figures["events"])
+    joining = [OTHERS.get(name, "Turnwire") for name, events in each.items() if events < 0.5]
+    if not joining:
+        return []
+    return [f"As fast as the engine sends, tokens that come together are one event in: {', '.join(joining)}."]

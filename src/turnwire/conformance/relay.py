@@ -1,8 +1,7 @@
 """A relay between a client and a server that counts what passes: requests, calls, tokens, and keeps request bodies.
 
 Promise: bytes go on untouched and at once; only a copy is read, after the answer or the client's wish for it has ended,
-and within limits. `before`
-is called with each request of an API before it goes on.
+and within limits. `before` is called with each request of an API before it goes on.
 """
 
 from __future__ import annotations
