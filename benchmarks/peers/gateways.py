@@ -143,10 +143,12 @@ def smg(name: str, stage: Stage) -> Gateway:
 
 
 def litellm(name: str, stage: Stage) -> Gateway:
-    """LiteLLM's proxy in front of vLLM's Rust frontend."""
+    """LiteLLM's proxy in front of vLLM's Rust frontend. Responses go on to a route that is absent there."""
     upstream = vllm_rust(f"{name}-vllm", stage)
     port, pid, processes = litellm_proxy(name, stage, upstream.port)
-    return Gateway(name, "HTTP, chat", cache.LITELLM, APIS, port, pid, upstream.tokens, processes, small=True)
+    return Gateway(
+        name, "HTTP, chat", cache.LITELLM, ("chat", "messages"), port, pid, upstream.tokens, processes, small=True
+    )
 
 
 def litellm_proxy(name: str, stage: Stage, upstream: int) -> tuple[int, int, Processes]:

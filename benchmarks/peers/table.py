@@ -122,8 +122,9 @@ def _about(results: dict[str, Result], columns: list[str]) -> list[str]:
     lines += [f"Taken {where}: {', '.join(commands)}." for where, commands in places.items()]
     if "litellm" in columns:
         lines.append(
-            "LiteLLM: one process does not carry 64 paced streams, so it is left out there; 16 streams where saturated."
+            "One process of LiteLLM does not carry 64 paced streams: left out there, 16 streams where saturated."
         )
+        lines.append("It hands Responses on to the server behind it, vLLM's Rust frontend, which has no such route.")
     lines += _joined(results)
     return [*lines, "Again: `make bench-peers`."]
 
