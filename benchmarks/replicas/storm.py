@@ -195,7 +195,9 @@ class Target(Protocol):
 
 
 class Worker(Protocol):
-    """Somebody who works beside the sessions, at an address, as long as told."""
+    """Somebody who works beside the sessions, at an address, as long as told; `turns` counts what that took."""
+
+    turns: int
 
     async def work(self, address: str, engine: Engine, goes_on: Callable[[], bool]) -> None:
         """Begin nothing new once it does not go on."""
@@ -244,7 +246,8 @@ class Storm:
         telling.cancel()
         found = self.found
         found.seconds = round(time.monotonic() - began, 1)
-        used = [(now - then) / max(found.turns, 1) for now, then in zip(self._redis.figures(), before, strict=True)]
+        turns = max(found.turns + sum(worker.turns for worker in self._beside), 1)
+        used = [(now - then) / turns for now, then in zip(self._redis.figures(), before, strict=True)]
         commands, read, written, kept = (round(each, 1) for each in used)
         found.redis_commands, found.redis_bytes_in, found.redis_bytes_out = commands, read, written
         found.redis_kept = kept
