@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import http.server
 import subprocess
 import sys
 import threading
+import urllib.request
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -217,3 +219,41 @@ def test_a_thousand_sessions_that_a_gateway_kept_before_it_was_restarted(
         page.click(".turn[role=button]")
         page.wait_for_selector(f"h1:has-text('Turn turn-{int(name.removeprefix('many-'))}')")
     context.close()
+
+
+class _UnderAPath(http.server.BaseHTTPRequestHandler):
+    """A proxy that serves a gateway under /llm and nothing else."""
+
+    gateway = ""
+
+    def do_GET(self) -> None:
+        if not self.path.startswith("/llm/"):
+            self.send_error(404)
+            return
+        asked = urllib.request.Request(self.gateway + self.path.removeprefix("/llm"))
+        asked.add_header("accept", self.headers.get("accept", "*/*"))
+        with urllib.request.urlopen(asked) as answer, contextlib.suppress(ConnectionError):
+            self.send_response(answer.status)
+            self.send_header("content-type", answer.headers["content-type"])
+            self.end_headers()
+            while block := answer.read1(65_536):
+                self.wfile.write(block)
+                self.wfile.flush()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def test_a_proxy_may_serve_it_under_a_path(page: Any, gateway: Gateway) -> None:
+    _UnderAPath.gateway = gateway.base
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _UnderAPath) as proxy:
+        proxy.daemon_threads = True
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        base = f"http://127.0.0.1:{proxy.server_port}/llm"
+        page.goto(f"{base}/#sessions")
+        page.click("tr.link:has-text('dated')")
+        page.wait_for_selector(".turn[role=button]")
+        page.click("nav a[href='#connect']")
+        page.wait_for_selector(f"text={base}")
+        page.goto("about:blank")
+        proxy.shutdown()

@@ -124,3 +124,14 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_pages_name_notes_that_exist() -> None:
+    """On the page of notes is every code that the source sends; a test beside them holds it to that."""
+    word = re.compile(r"`((?:replay|rescue|stability|upstream|engine|model)\.[a-z_.]+)`")
+    known = set(word.findall((ROOT / "docs" / "notes.md").read_text(encoding="utf-8")))
+    # The rules of conformance have names of the same form.
+    pages = [page for page in PAGES if page.name != "conformance.md"]
+    assert {(page.name, code) for page in pages for code in word.findall(page.read_text(encoding="utf-8"))} <= {
+        (page.name, code) for page in pages for code in known
+    }

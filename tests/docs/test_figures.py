@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,15 @@ def test_the_readme_is_made_from_the_result_files() -> None:
         [sys.executable, "-m", "benchmarks", "figures", "--check"], cwd=ROOT, capture_output=True, text=True
     )
     assert ran.returncode == 0, ran.stderr
+
+
+def test_the_first_lines_of_the_readme_say_what_was_measured() -> None:
+    run = json.loads((figures.FOLDER / "prefix.json").read_text())["conditions"]
+    first = (ROOT / "README.md").read_text(encoding="utf-8").partition("```")[0]
+    stable, varying = (statistics.median(run[name]["times"]) for name in ("stable", "varying"))
+    tokens = run["stable"]["prompt"][-1]
+    said = f"{tokens:,}-token prompt, and the first token took {varying:,.0f} ms instead of {stable:.0f} ms"
+    assert said in " ".join(first.split())
 
 
 ROUNDS = [file for file in sorted(figures.FOLDER.glob("**/*.json")) if "cells" in json.loads(file.read_text())]

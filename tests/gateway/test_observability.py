@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from turnwire.gateway.door.keys import hash_key
 from turnwire.gateway.telemetry.journal import JsonLines
 from turnwire.gateway.telemetry.pushing import INSTRUMENTS, PushedMetrics, open_pushed_metrics
 from turnwire.gateway.telemetry.tracing import Tracing, TracingError, open_tracing
@@ -109,6 +111,26 @@ async def test_a_refused_request_is_counted_by_its_route_and_not_by_its_path(ser
     page = await metrics(client)
     assert value(page, "turnwire_failures_total", api="/v1/models/{model}") == 3
     assert "nobody" not in page
+
+
+async def test_what_the_door_refuses_is_counted_too(serve: Serve, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.toml"
+    keys.write_text(
+        f'[[key]]\nname = "a"\nhash = "{hash_key("a")}"\nrequests_per_minute = 1\n'
+        f'[[key]]\nname = "root"\nhash = "{hash_key("root")}"\nscopes = ["admin"]\n'
+    )
+    client = await serve({"text": "Hm.\n</think>\n\nHi."}, keys=str(keys))
+    for status in (200, 429):
+        assert (await client.post("/v1/messages", request(stream=False), **{"x-api-key": "a"}))[0] == status
+    for path in ("/secret-1", "/secret-2", "/v1/models"):
+        async with client.session.get(client.base + path) as answer:
+            assert answer.status == 401
+    async with client.session.get(client.base + "/metrics", headers={"x-api-key": "root"}) as answer:
+        page = await answer.text()
+    assert value(page, "turnwire_failures_total", api="messages", kind="rate_limited") == 1
+    assert value(page, "turnwire_failures_total", api="other", kind="authentication") == 2
+    assert value(page, "turnwire_failures_total", api="/v1/models", kind="authentication") == 1
+    assert "secret" not in page
 
 
 async def test_rescues_have_their_own_count(serve: Serve) -> None:

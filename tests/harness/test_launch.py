@@ -26,6 +26,7 @@ from turnwire.harness import (
     Endpoint,
     ListedModel,
     announced,
+    find_gateway,
     running_gateways,
     served_models,
     shell_script,
@@ -273,6 +274,11 @@ def test_no_gateway_is_said_so():
     assert result.exit_code == 1
     assert "Start one with `turnwire serve`" in result.output
     assert "not an http address" in run("--url", "ftp://x", "claude").output
+
+
+def test_of_gateways_that_do_not_answer_the_one_that_wants_a_key_is_named(listing):
+    with pytest.raises(DiscoveryError, match=rf"{listing}/v1/models answered 401.*--key or TURNWIRE_API_KEY"):
+        find_gateway("http://127.0.0.1:9", "wrong", [listing])
 
 
 def test_a_gateway_that_tells_no_sizes_gets_careful_ones(listing):

@@ -35,7 +35,13 @@ def keys() -> None:
 @click.option("--tenant", help="Keys of one tenant share turns and prefix cache.  [default: the key's name]")
 @click.option("--admin", is_flag=True, help="The key may also read metrics and turn records.")
 @click.option("--concurrency", type=click.IntRange(1), help="How many requests it may run at a time.")
-@click.option("--per-minute", type=click.IntRange(1), help="How many requests it may make a minute.")
+@click.option(
+    "--per-minute",
+    "--requests-per-minute",
+    "per_minute",
+    type=click.IntRange(1),
+    help="How many requests it may make a minute.",
+)
 @click.option("--tokens-per-day", type=click.IntRange(1), help="Its budget a day (UTC); cached prompt tokens are free.")
 @click.option("--tokens-per-month", type=click.IntRange(1), help="Its budget a calendar month (UTC).")
 @click.option("--priority", type=int, default=0, help="Waiting turns of a higher one are served earlier.")

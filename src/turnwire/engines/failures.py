@@ -95,7 +95,7 @@ def failure(engine: str, said: str, *, status: int = 500, retry_after: float | N
     if status in (401, 403):
         return KeyRefused(
             "internal",
-            f"{engine} refuses our key (HTTP {status}); give its API key with --engine-key-env NAME or "
+            f"{engine} wants an API key that it knows (HTTP {status}); give it with --engine-key-env NAME or "
             f"--engine-key-file FILE. It says: {said}",
         )
     kind: Kind = _STATUS.get(status, "internal")

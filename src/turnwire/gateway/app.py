@@ -77,7 +77,7 @@ def create_app(gateway: Gateway) -> ASGIApp:
             continue
         path = row.path.replace("{model}", "{model:path}")
         handler = handlers.pop((row.method, row.path))
-        routes.append(Route(path, answering(handler, row.path, gateway.refused), methods=[row.method]))
+        routes.append(Route(path, answering(handler, gateway.refused), methods=[row.method]))
     if handlers:
         raise LookupError(f"handlers without a route: {sorted(handlers)}")
 
@@ -112,6 +112,7 @@ def create_app(gateway: Gateway) -> ASGIApp:
         FrontDoor(turns, rest),
         keys=gateway.keys,
         refuse=refusal,
+        count=lambda label, kind: gateway.metrics.failures.labels(label, kind).inc(),
         hosts=hosts,
         ledger=gateway.usage,
         shared=gateway.shared_limits,

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["ROUTES", "Access", "RouteRow", "Shape", "access_of", "methods_of", "shape_of"]
+__all__ = ["ROUTES", "Access", "RouteRow", "Shape", "access_of", "label_of", "methods_of", "shape_of"]
 
 Access = Literal["open", "inference", "admin"]
 Shape = Literal["anthropic", "openai", "responses", "none"]
@@ -124,6 +124,13 @@ def _first(path: str) -> RouteRow | None:
     return next((row for row in ROUTES if _fits(row.path, path)), None)
 
 
+_APIS = {
+    "/v1/messages": "messages",
+    "/v1/chat/completions": "chat",
+    "/v1/completions": "completions",
+    "/v1/responses": "responses",
+    "/v1/responses/compact": "responses",
+}
 _PLAIN = {row.path: _first(row.path) for row in ROUTES if "{" not in row.path}
 
 
@@ -136,6 +143,13 @@ def access_of(path: str) -> Access:
     """Who may use a path; what is not served is for nobody without a key, so that refusals reveal nothing."""
     row = _row(path)
     return row.access if row is not None else "inference"
+
+
+def label_of(path: str) -> str:
+    """What a request is counted under: its API where it asks for a turn, else its route; `other` where there is none.
+    Anybody may ask for any path, so the path itself would make labels without end."""
+    row = _row(path)
+    return "other" if row is None else _APIS.get(row.path, row.path)
 
 
 def shape_of(path: str) -> Shape:

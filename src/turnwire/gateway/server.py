@@ -1,8 +1,9 @@
 """Runs the application: one process, one event loop, uvloop where there is one.
 
 Promise: the ready line is given once the gateway answers. SIGTERM drains: readiness goes off, new turns are refused,
-running ones finish within the limit and are then ended with an error; a second signal stops at once. SIGHUP does the
-same, except in one of several processes: there it hands over, which is to accept no more and to end when all is said.
+running ones finish within the limit and are then ended with an error; a second signal stops at once. SIGHUP of a
+service brings its workers to what the config file says now; one of several processes hands over, which is to accept no
+more and to end when all is said; any other gateway drains.
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ async def _main(
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     names = ", ".join(runtime.id for runtime in runtimes)
-    hows = ", ".join(f"dialect {r.dialect.name}" if r.writes_prompts else f"by {r.info.name}" for r in runtimes)
+    hows = ", ".join(
+        dict.fromkeys(f"dialect {r.dialect.name}" if r.writes_prompts else f"by {r.info.name}" for r in runtimes)
+    )
     scheme = "https" if settings.tls_cert else "http"
     ready = f"turnwire: {names} on {scheme}://{shown}:{port} ({hows})"
     server = GatewayServer(gateway, lambda: announce(ready), reread)
@@ -279,7 +282,8 @@ class GatewayServer(uvicorn.Server):
         gateway.draining = True
         live = len(gateway.heartbeat)
         if live:
-            log.warning("draining: %d turns have %.0f s to finish", live, gateway.settings.drain_timeout)
+            turns = "1 turn has" if live == 1 else f"{live} turns have"
+            log.warning("draining: %s %.0f s to finish", turns, gateway.settings.drain_timeout)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(gateway.settings.drain_timeout):
                 await gateway.heartbeat.quiet.wait()

@@ -75,17 +75,15 @@ def served_models(url: str, key: str) -> list[ListedModel]:
 
 
 def find_gateway(url: str, key: str, others: Iterable[str] = ()) -> tuple[str, list[ListedModel]]:
-    """The gateway at `url`, or else the first of the `others` that answers, with its models."""
-    try:
-        return url, served_models(url, key)
-    except DiscoveryError as error:
-        for other in others:
-            if other != url:
-                try:
-                    return other, served_models(other, key)
-                except DiscoveryError:
-                    continue
-        raise error from None
+    """The gateway at `url`, or else the first of the `others` that answers, with its models. Where none does, the error
+    is that of a gateway that wants another key, if there is one: it is the one that was meant."""
+    errors: list[DiscoveryError] = []
+    for place in dict.fromkeys((url, *others)):
+        try:
+            return place, served_models(place, key)
+        except DiscoveryError as error:
+            errors.append(error)
+    raise next((error for error in errors if isinstance(error, GatewayRefusal)), errors[0]) from None
 
 
 def choose(models: Iterable[ListedModel], wanted: str | None) -> ListedModel:

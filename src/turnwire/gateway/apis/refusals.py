@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turnwire.gateway.routes import Shape, methods_of, shape_of
+from turnwire.gateway.routes import Shape, label_of, methods_of, shape_of
 from turnwire.gateway.turns.endings import ClientGone
 from turnwire.protocols import anthropic, chat, responses
 from turnwire.protocols.wire import ErrorReply, TurnFailure
@@ -43,15 +43,14 @@ def _refused(request: Request, failure: TurnFailure) -> Response:
     return Response(error.body, error.status, dict(error.headers), error.media_type)
 
 
-def answering(handler: Handler, route: str, refused: Callable[[str, TurnFailure], None]) -> Handler:
-    """A handler whose TurnFailure becomes a refusal; `refused` is called with it and with the route, which is one of a
-    few, where the path may be anything."""
+def answering(handler: Handler, refused: Callable[[str, TurnFailure], None]) -> Handler:
+    """A handler whose TurnFailure becomes a refusal; `refused` is called with it and with what it is counted under."""
 
     async def answer(request: Request) -> Response:
         try:
             return await handler(request)
         except TurnFailure as failure:
-            refused(route, failure)
+            refused(label_of(request.scope["path"]), failure)
             return _refused(request, failure)
         except ClientGone:
             return Response(status_code=499)

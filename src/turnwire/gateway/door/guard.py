@@ -18,7 +18,7 @@ from turnwire.gateway.door.hosts import is_from_here
 from turnwire.gateway.door.keys import Key, Keyring, presented
 from turnwire.gateway.door.shared_limits import SharedLimits
 from turnwire.gateway.door.usage import UsageLedger
-from turnwire.gateway.routes import Access, access_of
+from turnwire.gateway.routes import Access, access_of, label_of
 from turnwire.protocols.wire import ErrorReply, TurnFailure
 
 __all__ = ["Guard", "KeyUse"]
@@ -75,6 +75,7 @@ class Guard:
         *,
         keys: Keyring,
         refuse: Callable[[str, Mapping[str, str], TurnFailure], ErrorReply],
+        count: Callable[[str, str], None] = lambda label, kind: None,
         hosts: frozenset[str] | None = None,
         ledger: UsageLedger | None = None,
         shared: SharedLimits | None = None,
@@ -84,6 +85,7 @@ class Guard:
         self._ledger = ledger
         self._keys = keys
         self._refuse = refuse
+        self._count = count
         # With keys, a web page that knows none gets nowhere; without, only names of this machine are answered.
         self._hosts = None if keys else hosts
         self._uses: dict[str, KeyUse] = {}
@@ -103,6 +105,7 @@ class Guard:
             # Anybody may choose the path: none may break the line, or make it long.
             shown = path[:_SHOWN_PATH].encode("unicode_escape").decode()
             log.info("refused %s %s: %s", shown, failure.kind, failure.message, extra={"turnwire": {"api": shown}})
+            self._count(label_of(path), failure.kind)
             await self._answer(scope, send, self._refuse(path, headers, failure))
             return
         if use is None:

@@ -142,7 +142,7 @@ def _runtime(
     if engine.capabilities.yields == "events":
         log.info("model %s: prompts are written and counted by %s", model_id, info.name)
     else:
-        log.info("model %s: dialect %s (%s), prompts from %s", model_id, dialect.name, why, source.origin)
+        log.info("model %s: dialect %s (%s), tokenizer and template: %s", model_id, dialect.name, why, source.origin)
     images, mark = _images(info, renderer)
     special = source.tokenizer.special_tokens
     known = profile.template_args if profile else None
@@ -261,7 +261,7 @@ def _renderer(source: PromptSource, dialect: Dialect, steps: int, clock: Clock) 
 def _dialect(model: ModelSettings, model_id: str, profile: Profile | None, source: PromptSource) -> tuple[Dialect, str]:
     """How the model writes, and why we think so. Nothing is guessed silently."""
     if model.dialect != "auto":
-        return dialect_from_flag(model.dialect, model.reasoning), "as told"
+        return dialect_from_flag(model.dialect, model.reasoning), "as set"
     if profile is not None:
         reasoning = model.reasoning or profile.reasoning
         return resolve(profile.dialect, reasoning, fenced=profile.fenced_json), f"profile {profile.name}"

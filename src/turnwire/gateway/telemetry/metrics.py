@@ -54,7 +54,12 @@ class Metrics:
         self.turns = Counter(
             "turnwire_turns_total", "Turns by how they ended.", ["api", "model", "finish"], registry=registry
         )
-        self.failures = Counter("turnwire_failures_total", "Failures by kind.", ["api", "kind"], registry=registry)
+        self.failures = Counter(
+            "turnwire_failures_total",
+            "Failures and refusals sent to clients, by API or route and by kind.",
+            ["api", "kind"],
+            registry=registry,
+        )
         self.first_token = Histogram(
             "turnwire_first_token_seconds",
             "Request read to first token, by whether the session's prefix held.",
