@@ -1,4 +1,4 @@
-"""Writes docs/settings.md from the settings themselves: name, type, default, flag, and what each one is for.
+"""Writes docs/settings.md from the settings themselves: name, type, default, and what each one is for.
 
 Promise: `python tools/settings_page.py` brings the page up to date, `--check` only says whether it is.
 """
@@ -6,7 +6,6 @@ Promise: `python tools/settings_page.py` brings the page up to date, `--check` o
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from msgspec import inspect
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from turnwire.cli.serve import serve  # noqa: E402
 from turnwire.gateway.settings import ModelDefaults, ModelSettings, Settings, ToolSettings, described  # noqa: E402
 
 PAGE = ROOT / "docs" / "settings.md"
@@ -27,13 +25,15 @@ HEAD = """\
 
 Every setting of `turnwire serve`. Each can be given in four ways; the first one that is there wins:
 
-1. a flag: `--log-format json` (`--help` shows the common ones, all of them work)
+1. a flag, the name with dashes: `--log-format json`
 2. an environment variable, `TURNWIRE_` and the name in capitals: `TURNWIRE_LOG_FORMAT=json`
 3. the config file, named by `--config FILE` or `TURNWIRE_CONFIG`: `log_format = "json"`
 4. the default
 
-A list in a variable is separated by commas. Times are seconds and sizes are bytes unless the table says otherwise. An
-unknown name or an impossible value is an error that says where it was set.
+`turnwire serve --help` shows the common flags; the others work as well. A switch that is on is turned off by a flag
+with `no-`: `--no-websocket`. The flag of a list is given once for each value; in a variable they are separated by
+commas. Times are seconds and sizes are bytes unless the table says otherwise. An unknown name or an impossible value is
+an error that says where it was set.
 
 ```sh
 turnwire config init turnwire.toml               # a config file with every setting, commented
@@ -100,27 +100,23 @@ def default(field: msgspec.structs.FieldInfo) -> str:
     return f"{value:g}" if isinstance(value, float) else f"`{value}`"
 
 
-def table(struct: type[msgspec.Struct], flags: Mapping[str, str] | None = None) -> str:
-    """A row for each setting; with a column of flags where there are some."""
+def table(struct: type[msgspec.Struct]) -> str:
+    """A row for each setting."""
     words = described(struct)
     kinds = {field.name: field.type for field in inspect.type_info(struct).fields}  # type: ignore[attr-defined]
-    head = ["setting", "what it is for", "values", "default", *(["flag"] if flags else [])]
-    rows = [head, ["---"] * len(head)]
+    rows = [["setting", "what it is for", "values", "default"], ["---"] * 4]
     for field in msgspec.structs.fields(struct):
         if field.name in ("models", "tools"):
             continue
         said = words[field.name] or "As the request's field of that name."
-        cells = [f"`{field.name}`", said, kind(kinds[field.name]), default(field)]
-        rows.append([*cells, *([flags[field.name]] if flags else [])])
+        rows.append([f"`{field.name}`", said, kind(kinds[field.name]), default(field)])
     escaped = [[cell.replace("|", r"\|") for cell in row] for row in rows]
     return "".join(f"| {' | '.join(row)} |\n" for row in escaped)
 
 
 def page() -> str:
     """The whole page."""
-    # Of a switch that is on, the flag that turns it off.
-    flags = {str(option.name): f"`{(option.secondary_opts or option.opts)[0]}`" for option in serve.params}
-    parts = (HEAD, table(Settings, flags), MODELS, table(ModelSettings), DEFAULTS, table(ModelDefaults))
+    parts = (HEAD, table(Settings), MODELS, table(ModelSettings), DEFAULTS, table(ModelDefaults))
     return "".join(parts) + TOOLS + table(ToolSettings)
 
 
