@@ -90,7 +90,7 @@ class DownloadProgress:
         if label in self._fetched:
             return
         if label != self._label:
-            self._begin(label, total)
+            self._begin(label, done, total)
         if done < total:
             self._show(label, done, total)
         else:
@@ -101,7 +101,7 @@ class DownloadProgress:
             else:
                 self._loading.now(self._after)
 
-    def _begin(self, label: str, total: int) -> None:
+    def _begin(self, label: str, done: int, total: int) -> None:
         self.stop()
         self._label = label
         if not sys.stderr.isatty():
@@ -114,7 +114,8 @@ class DownloadProgress:
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
         self._bars = Progress(*columns, console=Console(stderr=True), transient=True)
         self._bars.start()
-        self._task = self._bars.add_task(label, total=total)
+        # What is here already came at no speed.
+        self._task = self._bars.add_task(label, completed=done, total=total)
 
     def _show(self, label: str, done: int, total: int) -> None:
         if self._bars is not None:

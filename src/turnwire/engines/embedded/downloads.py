@@ -256,8 +256,12 @@ def download_wheel(requirement: str, folder: Path, moved_on: Callable[[float], N
         "--progress-bar", "raw", "--dest", str(folder), requirement,
     ]  # fmt: skip
     said: list[str] = []
+    # Else pip's lines come in blocks, long after what they tell of.
+    unbuffered = os.environ | {"PYTHONUNBUFFERED": "1"}
     # The arguments are ours; nothing of a request reaches this command line.
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:  # noqa: S603
+    with subprocess.Popen(  # noqa: S603
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=unbuffered
+    ) as pip:
         assert pip.stdout is not None
         for line in pip.stdout:
             moved = _PROGRESS_LINE.match(line)
