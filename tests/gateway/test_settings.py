@@ -178,6 +178,7 @@ def test_every_setting_is_a_flag_and_a_variable() -> None:
         window=9,
     )
     assert loaded == wanted
+    assert load({"websocket": False}, config=None, environ={}).origins == {"websocket": "--no-websocket"}
     assert load_settings({}, config=None, environ={"TURNWIRE_CORS_ORIGINS": "http://a,http://b"}).cors_origins == (
         "http://a",
         "http://b",

@@ -94,7 +94,7 @@ def load(flags: Mapping[str, Any], *, config: str | None, environ: Mapping[str, 
     _take_dynamo(flags_carried_over(flags), values, origins, notes)
     for name, value in flags.items():
         if value is not None and value != () and name not in FLAG_NAMES:
-            values[name], origins[name] = value, f"--{name.replace('_', '-')}"
+            values[name], origins[name] = value, f"--{'no-' if value is False else ''}{name.replace('_', '-')}"
     if values.get("models"):
         _refuse_both(origins)
     try:
