@@ -31,8 +31,12 @@ def main(arguments: list[str]) -> None:
         session.playbook.play("short", 0)
         for number, api, gateway in session.turns():
             if number == 0:
-                first = ask(gateway.port, api, body(api, [Said("user", "Hello.")]), SEEN)
-                session.add(gateway, api, "first request", first_ms=first.first * 1e3)
+                try:
+                    first = ask(gateway.port, api, body(api, [Said("user", "Hello.")]), SEEN)
+                except AnswerFailure as failure:
+                    session.fail(gateway, api, "first request", str(failure))
+                else:
+                    session.add(gateway, api, "first request", first_ms=first.first * 1e3)
             for case, request in _requests(gateway, api, number):
                 before = cpu_seconds(gateway.pid)
                 try:

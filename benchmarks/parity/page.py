@@ -11,7 +11,7 @@ import msgspec
 
 from benchmarks.measure import versions
 from benchmarks.measure.results import FOLDER
-from benchmarks.parity.coder import TEMPERATURES, Results
+from benchmarks.parity.coder import EASIEST, TEMPERATURES, Results
 from benchmarks.parity.codex_shapes import Shapes
 from benchmarks.peers.cache import ROOT
 from turnwire.parity.page import markdown
@@ -64,6 +64,8 @@ def _coder(made: Results) -> list[str]:
     for task in tasks:
         cells = ["; ".join(_said(run) for run in made.runs if (run.task, run.arm) == (task, arm)) for arm in arms]
         lines.append(f"| {task} | {' | '.join(cell or '–' for cell in cells)} |")
+    if made.comparison is None:
+        lines += ["", f"The run was cut short: {len(tasks)} of the {len(EASIEST.split(','))} tasks."]
     if {run.arm for run in made.runs} == set(arms):
         lines += ["", markdown(compared(made.runs, (arms[0], arms[1])))]
     machine = made.machine
@@ -73,7 +75,7 @@ def _coder(made: Results) -> list[str]:
     return [
         *lines,
         "",
-        f"Taken {made.taken} on {where}{busy}; Turnwire at {own}. Again: `python -m benchmarks parity`.",
+        f"Taken {made.taken} on {where}{busy}; Turnwire at {own}. Again: `python -m benchmarks parity coder`.",
     ]
 
 

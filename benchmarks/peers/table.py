@@ -143,4 +143,4 @@ def _joined(results: dict[str, Result]) -> list[str]:
     joining = [OTHERS.get(name, "Turnwire") for name, events in each.items() if events < 0.5]
     if not joining:
         return []
-    return [f"As fast as the engine sends, tokens that come together are one event in: {', '.join(joining)}."]
+    return [f"As fast as the engine sends, tokens that come together are one event in: {'; '.join(joining)}."]
