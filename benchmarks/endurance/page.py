@@ -151,8 +151,8 @@ def _soak(folder: Path) -> str:
     threads = sorted({sample.threads for sample in made.samples})
     about = (
         "Clients of the three APIs, streamed and whole, some with tools, some that leave or read slowly, in front of "
-        "stand-ins of which one is killed every half minute, and a real vLLM (CPU build) as a second model, whose "
-        "random answers are checked for their form."
+        "stand-ins of which one is killed and another comes and goes by the config file, each every half minute, and a "
+        "real vLLM (CPU build) as a second model, whose random answers are checked for their form."
     )
     kills = f"{made.minutes:g}; {tally.get('engines killed', 0)}; {tally.get('reloads', 0)}"
     rows = [
