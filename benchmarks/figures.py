@@ -21,7 +21,7 @@ from benchmarks.commands.fidelity import Table
 from benchmarks.commands.prefix import Run
 from benchmarks.endurance.page import reliability_block
 from benchmarks.fidelity.cells import Cell as FidelityCell
-from benchmarks.fidelity.outcomes import Laws, Restarts
+from benchmarks.fidelity.outcomes import Restarts
 from benchmarks.measure import versions
 from benchmarks.measure.results import FOLDER, Result, read, span
 from benchmarks.observing import block as observing_block
@@ -235,44 +235,24 @@ def restarts_block(folder: Path = FOLDER) -> str:
     return "\n".join([*lines, "", f"{made.templates} templates. Taken {made.taken}."])
 
 
-def laws_block(folder: Path = FOLDER) -> str:
-    """The text between the second two marks of docs/fidelity.md."""
-    made = msgspec.json.decode((folder / "laws.json").read_bytes(), type=Laws)
-    lines = [
-        f"| law | {' | '.join(f'{name}: broken of tried' for name in made.checkouts)} |",
-        "|---|" + "---|" * len(made.checkouts),
-    ]
-    for each in zip(*made.checkouts.values(), strict=True):
-        counts = [f"{law.broken:,} of {law.tried:,}" for law in each]
-        lines.append(f"| {each[0].name} | {' | '.join(counts)} |")
-    return "\n".join([*lines, "", f"Taken {made.taken}."])
-
-
-def page_with(text: str, blocks: Sequence[str]) -> str | None:
-    """A page with these texts between its marks, in their order; None where it has not as many marks."""
-    before, *rest = text.split(BEGIN)
-    if len(rest) != len(blocks) or not all(END in part for part in rest):
-        return None
-    written = [f"{BEGIN}\n\n{made}\n\n{END}{part.partition(END)[2]}" for made, part in zip(blocks, rest, strict=True)]
-    return before + "".join(written)
-
-
 def main(arguments: list[str]) -> None:
-    pages: dict[Path, tuple[str, ...]] = {
-        README: (block(),),
-        PREFIX: (prefix_block(),),
-        FIDELITY: (fidelity_block(), laws_block()),
-        CAPTURE: (observing_block(),),
-        RELIABILITY: (reliability_block(FOLDER),),
-        REPLICAS: (replicas_block(),),
-        SEALS: (restarts_block(),),
-        PARITY: (parity_block(),),
+    pages = {
+        README: block(),
+        PREFIX: prefix_block(),
+        FIDELITY: fidelity_block(),
+        CAPTURE: observing_block(),
+        RELIABILITY: reliability_block(FOLDER),
+        REPLICAS: replicas_block(),
+        SEALS: restarts_block(),
+        PARITY: parity_block(),
     }
-    for page, blocks in pages.items():
+    for page, made in pages.items():
         text = page.read_text(encoding="utf-8")
-        written = page_with(text, blocks)
-        if written is None:
-            raise SystemExit(f"{page.name} has not {len(blocks)} times {BEGIN} ... {END}")
+        before, mark, rest = text.partition(BEGIN)
+        _, other, after = rest.partition(END)
+        if not mark or not other:
+            raise SystemExit(f"{page.name} has no {BEGIN} ... {END}")
+        written = f"{before}{BEGIN}\n\n{made}\n\n{END}{after}"
         if written == text:
             continue
         if "--check" in arguments:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PACKAGES = ("chromium", "fonts-liberation")
 MISSING = (
     "No Chromium is installed, and it cannot be installed from here ({why}). Install one that is on the PATH as "
     f"{', '.join(NAMES[:-1])} or {NAMES[-1]}, such as Debian's package chromium."
@@ -42,7 +43,7 @@ def _installed() -> str:
     if os.geteuid() != 0:
         return "apt-get needs root"
     quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    for line in (["update", "-q"], ["install", "-q", "-y", "--no-install-recommends", "chromium"]):
+    for line in (["update", "-q"], ["install", "-q", "-y", "--no-install-recommends", *PACKAGES]):
         print(f"apt-get {' '.join(line)}", flush=True)
         ran = subprocess.run([apt, *line], env=quiet, capture_output=True, text=True)  # noqa: S603 - our own words
         if ran.returncode:

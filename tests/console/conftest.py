@@ -106,7 +106,7 @@ def started(folder: Path, *more: str) -> Iterator[Gateway]:
         process.wait(20)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """A gateway that captures; one of its sessions has a date in its system prompt."""
     folder = tmp_path_factory.mktemp("console")
