@@ -114,7 +114,7 @@ release: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks stream $(ARGS)
 
-# Everything that README's table of peers is made from; ARGS=--quick takes about 20 minutes on two cores.
+# Everything that README's table of peers is made from; ARGS=--quick takes about 25 minutes on two cores.
 bench-peers: $(VENV)/.dev
 	$(BIN)/python -m benchmarks install
 	$(BIN)/python -m benchmarks peers $(ARGS)

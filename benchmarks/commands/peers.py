@@ -3,7 +3,7 @@
     python -m benchmarks peers [--quick] [--only stream,turn_cost]
 
 In each measurement all gateways are up together and take turns within every round. `--quick` measures less of each (two
-rounds, shorter windows), in about twenty minutes on two cores; the result files say with which options they were made.
+rounds, shorter windows), in about 25 minutes on two busy cores; the result files say with which options they were made.
 Each is written as soon as its command is done, so a run that is cut short leaves those before.
 """
 
