@@ -429,6 +429,31 @@ def test_a_known_message_is_not_opened_again() -> None:
     assert [note.code for note in notes] == ["replay.missing"]
 
 
+def test_what_is_known_of_one_session_is_not_told_to_another() -> None:
+    one, two = Served(SAID), Served(SAID_AGAIN, "turn2")
+    store, cache = MemoryTurnStore(), RecallCache()
+    one.store_in(store, session="s1")
+    two.store_in(store, session="s2")
+    bound = {"tokenizer": TOKENIZER, "tenant": "t", "model": "m", "store": store, "cache": cache}
+    for served, session in ((one, "s1"), (two, "s2"), (one, "s1")):
+        turn, _ = TurnRecall(session=session, **bound).recall(served.without_seals(), HISTORY)  # type: ignore[arg-type]
+        assert turn is not None
+        assert list(turn.ids) == served.ids
+
+
+def test_words_that_somebody_else_says_later_become_ambiguous() -> None:
+    one, two = Served(SAID), Served(SAID_AGAIN, "turn2")
+    store, cache = MemoryTurnStore(), RecallCache()
+    recall = TurnRecall(tokenizer=TOKENIZER, tenant="t", model="m", store=store, cache=cache)
+    one.store_in(store, session="")
+    found, _ = recall.recall(one.without_seals(), HISTORY)
+    assert found is not None
+    two.store_in(store, session="")
+    found, notes = recall.recall(two.without_seals(), HISTORY)
+    assert found is None
+    assert [note.code for note in notes] == ["replay.ambiguous"]
+
+
 def test_the_cache_is_bounded() -> None:
     cache = RecallCache(max_tokens=1000)
     turn = RecalledTurn(ids=(1,) * 100, text="")

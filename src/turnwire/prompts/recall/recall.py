@@ -101,8 +101,8 @@ class TurnRecall:
         calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
         # What a message without calls may be found by is stricter, and what is known of it must be so too.
         digest = b"" if history is None else history.loose[0] if calls else history.strict
-        key = (self._space, digest, message)
-        known = self._cache.get(key) if self._cache else None
+        key = (self._space if calls else self.scope, digest, message) if calls or self._tells(message) else None
+        known = self._cache.get(key) if self._cache and key is not None else None
         if known is not None:
             return known, ()
         notes: list[Note] = []
@@ -132,8 +132,14 @@ class TurnRecall:
             return not any(self._store.get(self._space, key) for key in keys)
         return not self._said(message, history)
 
-    def _kept(self, key: tuple[str, bytes, Message], turn: RecalledTurn) -> RecalledTurn:
-        if self._cache is not None:
+    def _tells(self, message: Message) -> bool:
+        """Whether a message without calls belongs to one turn for good. Bare words without a session do not: another
+        conversation may yet say the same after the same history, with other thoughts."""
+        thoughts = [block for block in message.blocks if isinstance(block, ReasoningBlock)]
+        return bool(self._session) or any(block.seal or block.text.strip() for block in thoughts)
+
+    def _kept(self, key: tuple[str, bytes, Message] | None, turn: RecalledTurn) -> RecalledTurn:
+        if self._cache is not None and key is not None:
             self._cache.put(key, turn)
         return turn
 
