@@ -277,6 +277,25 @@ def test_a_rewound_conversation_is_an_edit() -> None:
     assert after(BASE, again, 45).cause == "message_edited"
 
 
+def test_a_rule_of_the_template_is_told_from_the_way_back_to_its_turn() -> None:
+    """The conversation goes back by a turn, and a new question makes the template leave a thought out."""
+    tracker = SessionTracker()
+    thought = Message(role="assistant", blocks=(ReasoningBlock(text="Hm."), TextBlock(text="Yes.")))
+    answered = msgspec.structs.replace(BASE, messages=(*BASE.messages, thought, RESULT))
+    asked = msgspec.structs.replace(BASE, messages=(*answered.messages, said("user", "Otherwise, please.")))
+    tracker.remember("k", prompt(range(50)), BASE, range(50, 60), thought=True, turn="one")
+    tracker.remember("k", prompt(range(70)), answered, range(70, 80), thought=True, turn="two")
+    verdict = tracker.compare("k", prompt([*range(50), *range(55, 60)]), asked)
+    assert (verdict.turn, verdict.cause) == ("one", "reasoning_dropped_by_template")
+
+
+def test_a_turn_that_the_client_began_is_no_edit() -> None:
+    begun = msgspec.structs.replace(BASE, messages=(*BASE.messages, said("assistant", "The sky")))
+    whole = (*BASE.messages, said("assistant", "The sky is blue."), said("user", "Why?"))
+    now = msgspec.structs.replace(BASE, messages=whole)
+    assert after(begun, now, 45, thought=False).cause == "turn_rewritten"
+
+
 def test_a_retry_and_a_prompt_cut_short_hold() -> None:
     tracker = SessionTracker()
     tracker.remember("k", prompt([1, 2, 3]), BASE, [4, 5])

@@ -234,7 +234,7 @@ def _judged(match: _Match, prompt: BuiltPrompt, conversation: Conversation) -> V
         return Verdict(state="first")
     section = broken_section(prompt, shared)
     found = attribute(
-        line.conversation,
+        _as_of(turn, line.conversation),
         conversation,
         section=section.kind if section else None,
         in_output=shared >= turn.header,
@@ -243,6 +243,18 @@ def _judged(match: _Match, prompt: BuiltPrompt, conversation: Conversation) -> V
         ticked=line.stamp != prompt.stamp,
     )
     return broken(section, found, shared=shared, expected=turn.end, turn=turn.name)
+
+
+def _as_of(turn: _Turn, conversation: Conversation) -> Conversation:
+    """The conversation as it was when `turn` was asked for: without what followed, and without how the turn began."""
+    turns, role = 0, ""
+    for place, message in enumerate(conversation.messages):
+        if message.role == "assistant" and role != "assistant":
+            if turns == turn.before:
+                return msgspec.structs.replace(conversation, messages=conversation.messages[:place])
+            turns += 1
+        role = message.role
+    return conversation
 
 
 def broken_section(prompt: BuiltPrompt, shared: int) -> PromptSection | None:

@@ -16,6 +16,7 @@ from turnwire.prompts.size import Density
 from turnwire.turns import Block, Message, Note
 
 __all__ = [
+    "BegunTurn",
     "Detokenizer",
     "HistoryKey",
     "Prompt",
@@ -55,11 +56,20 @@ class TurnForesight(Protocol):
         ...
 
 
+class BegunTurn(msgspec.Struct, frozen=True, gc=False):
+    """The words of the client's that a turn begins with, and the tokens that they are in the prompt."""
+
+    text: str
+    ids: Sequence[int]
+
+
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """A prompt ready for an engine. `tail` is the rendered text after the last message (the generation header and any
     pre-filled thought), from which the parser's start state is derived. `history` is the key under which the turn it
     asks for can be found again; `stamp` is the template's clock, where it has one; `foresight` tells at the turn's end
-    whether it can be written again from its words. `packed` are the ids again, four bytes each, for comparing them."""
+    whether it can be written again from its words. `begun` is how the client began the turn, where it did and did so
+    with text: the prompt and its `tail` end with that. `packed` are the ids again, four bytes each, for comparing
+    them."""
 
     ids: Sequence[int]
     tail: str
@@ -68,7 +78,13 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     history: HistoryKey | None = None
     stamp: str = ""
     foresight: TurnForesight | None = None
+    begun: BegunTurn | None = None
     packed: array[int] | None = None
+
+    @property
+    def header(self) -> str:
+        """The tail without what the client began."""
+        return self.tail if self.begun is None else self.tail[: -len(self.begun.text)]
 
 
 class RecalledTurn(msgspec.Struct, frozen=True, kw_only=True):

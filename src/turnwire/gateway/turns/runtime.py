@@ -252,8 +252,10 @@ class ModelRuntime:
             keys = turn_keys(history, call_ids=outcome.call_ids, said=outcome.witness.said, session=session)
             # An engine that reports no ids still gets a stable replay: the same ids each time, if not its own.
             ids = outcome.output_ids or self.tokenizer.encode(outcome.text)
-            shape = outcome.witness.shape(last=True)
-            stored = stored_turn(ids, outcome.text, shape, tail=turn.prompt.tail)
+            shape, text, begun = outcome.witness.shape(last=True), outcome.text, turn.prompt.begun
+            if begun is not None:
+                ids, text = [*begun.ids, *ids], begun.text + text
+            stored = stored_turn(ids, text, shape, tail=turn.prompt.header)
             # Written in order, so that the second is done once both are.
             written = self._store.put(turn_space(turn.tenant, self.id), keys, stored) or written
         return written
@@ -277,12 +279,15 @@ class ModelRuntime:
 
     # ----------------------------------------------------------------------------------------------- per request
 
-    def seals_for(self, tenant: str, turn_id: str, tail: str, witness: Witness) -> TurnSealer | None:
-        """A sealer for one turn's output, where the engine reports its token ids. `tail` is the header it was written
-        behind."""
+    def seals_for(self, tenant: str, turn_id: str, prompt: Prompt, witness: Witness) -> TurnSealer | None:
+        """A sealer for one turn, where the engine reports its token ids: of its output, and of what the client began it
+        with."""
         if self._sealer is None or self.engine.capabilities.yields != "tokens":
             return None
-        return self._sealer.turn(turn_id, model=self.id, tenant=tenant, shape=witness, tail=tail)
+        sealer = self._sealer.turn(turn_id, model=self.id, tenant=tenant, shape=witness, tail=prompt.header)
+        if prompt.begun is not None:
+            sealer.add(prompt.begun.ids)
+        return sealer
 
     def restores(self, prompt: Prompt, witness: Witness, ids: Sequence[int], sealed: int) -> bool:
         """Whether a finished turn comes back exactly without a seal of its end: what the client will send back, after

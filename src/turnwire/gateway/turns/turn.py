@@ -89,9 +89,9 @@ class Turn:
         self._tools: asyncio.Task[None] | None = None
         self._left: Exception | None = None
         self._log = OutputLog()
-        self._witness = Witness()
         runtime, prompt = record.runtime, record.prompt
-        seals = runtime.seals_for(record.tenant, record.turn_id, prompt.tail, self._witness) if record.exact else None
+        self._witness = Witness(prompt.begun.text if prompt.begun is not None else "")
+        seals = runtime.seals_for(record.tenant, record.turn_id, prompt, self._witness) if record.exact else None
         # An engine that parses by itself finds its own ids in the next request; those in a model's text are not unique.
         self._stamping = Stamping(self._log, record.blocks, mint, seals, keeps_ids=not runtime.writes_prompts)
         # What the engine will find in its cache is only foreseen here; the engine's own count replaces it at the end.

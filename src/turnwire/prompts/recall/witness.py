@@ -63,14 +63,16 @@ class _Words:
 class Witness:
     """Watches the events of a turn on their way to the client. A few list operations per event. `thoughts` are the
     raw characters, from and to, that the closed thoughts and their marks take; `rest` are the blocks after the last
-    thought."""
+    thought. `begun` are words that the client began the turn with: its message will hold them too."""
 
-    def __init__(self) -> None:
+    def __init__(self, begun: str = "") -> None:
         self._text = _Words()
+        if begun:
+            self._text.pieces.append(begun)
         self._thoughts = _Words()
         self._open: dict[int, list[str]] = {}
         self._calls: list[_Call] = []
-        self._raw = 0
+        self._raw = len(begun)
         self._thought_from = 0
         self._text_from = 0
         self.thoughts: list[tuple[int, int]] = []

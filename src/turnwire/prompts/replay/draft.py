@@ -17,7 +17,7 @@ import msgspec
 from turnwire.prompts.message_cache import KnownMessage, without_carriers
 from turnwire.prompts.notes import noted
 from turnwire.prompts.policy import PromptPlan
-from turnwire.prompts.prompt import Prompt, Recall, RecalledTurn, Section
+from turnwire.prompts.prompt import BegunTurn, Prompt, Recall, RecalledTurn, Section
 from turnwire.prompts.recall.history import History, PrefixDigests
 from turnwire.prompts.replay.assembled import AssembledPrompt
 from turnwire.prompts.replay.continuation import ContinuedText, continued
@@ -286,12 +286,16 @@ class Draft:
             key = self._assembled_key(scope, len(self._messages), sorted(self._plan.exact), self._args(None))
             kept = AssembledPrompt(ids.copy(), packed[:], tuple(sections), tuple(said), found.key)
             self._builder.assembled.put(key, kept)
+        begun: BegunTurn | None = None
         if self._shown.begun is not None:
             started = self._encoded(self._shown.begun)
             sections.append(Section("message", len(self._messages), len(ids), len(ids) + len(started)))
             ids.extend(started)
             packed.extend(started)
-            tail += self._unmarked(self._shown.begun)[0]
+            words = self._unmarked(self._shown.begun)[0]
+            tail += words
+            if words and not words.lstrip().startswith((self._traits.thought_open or "<think>", "<think>")):
+                begun = BegunTurn(words, started)
         return Prompt(
             ids=ids,
             tail=tail,
@@ -300,6 +304,7 @@ class Draft:
             history=self._history.coming(),
             stamp=self._builder.template.stamp,
             foresight=self._foresight(tail) if self._shown.begun is None else None,
+            begun=begun,
             packed=packed,
         )
 
