@@ -61,7 +61,9 @@ def test_a_download_while_the_gateway_serves_ends_in_silence(said: Said) -> None
     progress = DownloadProgress(loading, after="loading the model")
     progress("Encoder", 0, TOTAL)
     progress("Encoder", TOTAL, TOTAL)
-    assert said.lines == ["fetching Encoder, 90 MB"]
+    assert said.lines[0] == "fetching Encoder, 90 MB"
+    # A beat may have come in between; what matters is that nothing is waited for afterwards.
+    assert all("fetching Encoder" in line for line in said.lines)
 
 
 class Terminal(io.StringIO):
