@@ -32,6 +32,7 @@ CLIENTS = 64
 TURNS = 3
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(0)
 async def test_no_turn_is_lost_while_one_server_is_sound() -> None:
     tokenizer = load_tokenizer(None)

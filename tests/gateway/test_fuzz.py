@@ -25,6 +25,7 @@ from benchmarks.fuzz.verdicts import fault, stream_fault
 from benchmarks.fuzz.wire import Answer
 
 
+@pytest.mark.slow
 async def test_bad_requests_are_refused_in_the_apis_own_words(serve: Serve) -> None:
     client = await serve(*script("qwen3_coder"), model="m", alias=("h", "g", "v"))
     limit = sys.getrecursionlimit()

@@ -165,6 +165,7 @@ class Work:
             monkeypatch.setattr(reader, "feed", counted(reader.feed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", EVERY)
 @pytest.mark.parametrize("size", [3, 10_000_000])
 def test_work_doubles_when_the_argument_doubles(dialect, size, monkeypatch):
@@ -194,6 +195,7 @@ def test_work_is_linear_on_repeated_markers(dialect, monkeypatch):
         assert spent[1] < spent[0] * 1.2 + len(marker), (marker, spent)
 
 
+@pytest.mark.slow
 def test_deep_nesting_is_bounded():
     for dialect in dialects():
         for text in (

@@ -47,6 +47,7 @@ def test_twice_the_text_is_twice_the_calls(dialect):
     assert spent[1] < spent[0] * 1.15, spent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPEN)
 def test_dear_marks_repeated(name):
     opener, marks = OPEN[name]

@@ -210,6 +210,7 @@ def of_kind(kind: str, folder: Path) -> HFTokenizer:
     return own
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cached", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["hf", "fast", "gguf", "ranks", "tekken"])
 def test_no_field_forges_control_for_any_kind_of_tokenizer(kind: str, cached: bool, tmp_path: Path) -> None:

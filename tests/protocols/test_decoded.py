@@ -118,7 +118,7 @@ def outcome(decode: Decode, body: Mapping[str, Any], cache: DecodedParts | None)
 
 @pytest.mark.parametrize(("decode", "field", "messages", "tools"), APIS)
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50)
 def test_cached_and_uncached_requests_are_equal(
     decode: Decode, field: str, messages: st.SearchStrategy[Any], tools: st.SearchStrategy[Any], data: st.DataObject
 ) -> None:
