@@ -116,12 +116,10 @@ def _modes(results: list[Result]) -> str:
         idle = [value for cell in cells for value in cell.figures.get("idle_cores", ())]
         least = f"{min(idle):.2f} to {max(idle):.2f}" if idle else ""
         lines.append(f"| {_WAYS.get(way, way)} | {_rounds(paced)} | {_rounds(full)} | {least} |")
-    rounds = max(len(rounds) for cell in result.cells for rounds in cell.figures.values())
-    about = (
-        f"`python -m benchmarks ray_modes`, two replicas, CPU of all of Ray's processes, {rounds} rounds in which each"
-    )
-    about += f" way was started and measured: {_about(result)}."
-    return "\n".join([*lines, "", about])
+    counts = [len(rounds) for cell in result.cells for rounds in cell.figures.values()]
+    rounds = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"{max(counts)}"
+    about = "`python -m benchmarks ray_modes`, two replicas, CPU of all of Ray's processes"
+    return "\n".join([*lines, "", f"{about}, rounds of each way: {rounds}; {_about(result)}."])
 
 
 def _case(cells: list[Cell], begins: str) -> Cell | None:

@@ -27,6 +27,7 @@ from benchmarks.replicas.engine import Engine
 DATA = Path(__file__).resolve().parents[2] / "src" / "turnwire" / "prompts" / "data"
 _MARK = re.compile(r"begin-([0-9a-f]{12})")
 _TELL_S = 30.0
+_BETWEEN_KILLS = 20
 SYSTEM = "You are careful and write files. " * 40
 
 
@@ -347,9 +348,13 @@ class Storm:
             await kill()
 
     async def _kill_every(self, pause_s: float) -> None:
-        """A process, Redis, a process, and so on, each after a pause, as long as the storm goes on."""
+        """A process, Redis, a process, and so on, as long as the storm goes on: each after a pause, and once turns have
+        come to their end since the last. On a busy machine processes would else be killed faster than they start."""
         for kill in cycle((self.kill_process, self.kill_redis, self.kill_process)):
+            since = self.found.turns
             await asyncio.sleep(pause_s)
+            while self._goes_on() and self.found.turns < since + _BETWEEN_KILLS:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
             if not self._goes_on():
                 return
             await kill()
