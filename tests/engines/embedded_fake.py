@@ -91,6 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     script: Script
     key: str
+    _runs = False
 
     def log_message(self, *args: object) -> None: ...
 
@@ -127,14 +128,20 @@ class _Handler(BaseHTTPRequestHandler):
         with script.lock:
             script.running += 1
             script.most_running = max(script.most_running, script.running)
+        self._runs = True
         try:
             self._stream(body)
         except (BrokenPipeError, ConnectionResetError):
             script.aborted += 1
         finally:
-            with script.lock:
-                script.running -= 1
+            self._end()
             self.close_connection = True
+
+    def _end(self) -> None:
+        """The slot is free, once."""
+        with self.script.lock:
+            self.script.running -= self._runs
+            self._runs = False
 
     def _event(self, value: object, name: bytes = b"data") -> None:
         self.wfile.write(name + b": " + json.dumps(value).encode() + b"\n\n")
@@ -172,6 +179,8 @@ class _Handler(BaseHTTPRequestHandler):
                 continue
             held = b""
             self._event({"content": content, "tokens": [token], "stop": False, "tokens_predicted": count})
+        # Whoever reads that it is over may ask for the slot at once.
+        self._end()
         self._event(
             {
                 "content": "",

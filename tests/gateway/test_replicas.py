@@ -60,7 +60,7 @@ def difference(client: Client, before: list[int], now: list[int]) -> str:
     return f"{decode(now[around])!r} for {decode(before[around])!r}"
 
 
-@pytest.mark.parametrize("cut", ["even", "uneven"])
+@pytest.mark.parametrize("cut", [pytest.param("even", marks=pytest.mark.slow), "uneven"])
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("family", sorted(DIALECTS))
 async def test_turns_replay_exactly_on_a_gateway_that_has_forgotten_them(
