@@ -12,8 +12,6 @@ it compacts a conversation and goes on.
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ import msgspec
 from benchmarks.fidelity.cells import CLIENTS, Cell, played
 from benchmarks.fidelity.compaction import compacted
 from benchmarks.fidelity.families import FAMILIES
+from benchmarks.installers import installer
 from benchmarks.measure.results import FOLDER, today
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,13 +39,7 @@ class Table(msgspec.Struct):
 
 def installed() -> tuple[dict[str, Any], dict[str, str]]:
     """The pinned clients, installed if they are not, and their versions."""
-    spec = importlib.util.spec_from_file_location("turnwire_client_installer", ROOT / "tools" / "clients.py")
-    assert spec is not None
-    assert spec.loader is not None
-    installer = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = installer
-    spec.loader.exec_module(installer)
-    bundles = installer.install()
+    bundles = installer("clients").install()
     return bundles, {name: _version(bundles[name].folder) for name in CLIENTS}
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
-import importlib.util
 import os
 import re
 import socket
@@ -28,6 +27,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from benchmarks.installers import installer
 from benchmarks.measure.results import FOLDER, machine, today
 from turnwire.cli.bench.conversation import Conversation, conversation, prose, result_of
 from turnwire.cli.bench.prefix import conditions, table
@@ -54,17 +54,6 @@ class Run(msgspec.Struct):
     request: str
     published: dict[str, float]
     conditions: dict[str, Timed]
-
-
-def load_tools() -> Any:
-    """tools/engines.py, from where it lies."""
-    spec = importlib.util.spec_from_file_location("turnwire_tools_engines", ROOT / "tools" / "engines.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @asynccontextmanager
@@ -200,7 +189,7 @@ async def run(options: argparse.Namespace) -> Run:
         session = await stack.enter_async_context(aiohttp.ClientSession(timeout=timeout))
         last = None
         if options.engine == "vllm":
-            tools = load_tools()
+            tools = installer("engines")
             server = stack.enter_context(tools.VLLMServer(scratch / "vllm.log", "--enable-prompt-tokens-details"))
             engine, model = server.url, server.installation.model
             about = "vLLM 0.32, CPU build, a random Qwen3 of two layers"

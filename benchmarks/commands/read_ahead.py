@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.commands.prefix import load_tools
+from benchmarks.installers import installer
 from benchmarks.measure.results import FOLDER
 from turnwire.engines.interface import Completion, EngineError, EventBatch, GenerateRequest, Hints, TokenBatch
 from turnwire.engines.pool.pool import PoolLimits, Worker, WorkerPool
@@ -163,7 +163,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--pause", type=float, default=2.0)
     parser.add_argument("--save", action="store_true")
     chosen = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as folder, load_tools().VLLMServer(Path(folder) / "log") as server:
+    with tempfile.TemporaryDirectory() as folder, installer("engines").VLLMServer(Path(folder) / "log") as server:
         run = asyncio.run(measure(server.url, server.installation.tokenizer, chosen.rounds, chosen.pause))
     for cell in run.measured:
         words = "read ahead" if cell.read_ahead else "as it comes"

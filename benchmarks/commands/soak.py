@@ -29,10 +29,10 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from benchmarks.commands.prefix import load_tools
 from benchmarks.endurance.clients import Client
 from benchmarks.endurance.samples import Sample, Watch, picture
 from benchmarks.engines.stand_ins import StandIn, kill_now_and_then
+from benchmarks.installers import installer
 from benchmarks.measure.results import FOLDER, machine, today
 from benchmarks.measure.usage import cpu_seconds
 
@@ -93,7 +93,9 @@ async def run(options: argparse.Namespace) -> Soak:
             stack.callback(engine.kill)
         real = None
         if options.real:
-            real = stack.enter_context(load_tools().VLLMServer(folder / "vllm.log", "--enable-prompt-tokens-details"))
+            real = stack.enter_context(
+                installer("engines").VLLMServer(folder / "vllm.log", "--enable-prompt-tokens-details")
+            )
         for engine in engines:
             engine.wait()
         command = [sys.executable, "-m", "turnwire", "serve", "--port", "0", "--log-level", "error"]

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib.util
 import json
 import os
 import re
@@ -28,6 +27,7 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.installers import installer
 from benchmarks.measure.results import FOLDER, today
 from benchmarks.peers import cache
 
@@ -111,13 +111,8 @@ def _engine(kind: str, model: str) -> Iterator[tuple[list[str], str]]:
     if kind == "embedded":
         yield ["--engine", "embedded", "--model", model], f"embedded {model}"
         return
-    spec = importlib.util.spec_from_file_location("turnwire_engines", cache.ROOT / "tools" / "engines.py")
-    assert spec is not None
-    assert spec.loader is not None
-    tools = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = tools
-    spec.loader.exec_module(tools)
-    with tempfile.TemporaryDirectory() as folder, tools.VLLMServer(Path(folder) / "vllm.log") as server:
+    vllm = installer("engines").VLLMServer
+    with tempfile.TemporaryDirectory() as folder, vllm(Path(folder) / "vllm.log") as server:
         flags = ["--engine", f"vllm:{server.url}", "--model", str(server.installation.model)]
         yield flags, "vLLM CPU, tiny Qwen3 with random weights"
 

@@ -7,8 +7,6 @@ Prefixes are compared by the tokens that the engine read.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
-import sys
 from array import array
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +17,7 @@ from tests.clients.sandbox import Finished, Sandbox
 from tests.clients.test_claude_code import ClaudeCode
 from tests.clients.test_codex import Codex
 
+from benchmarks.installers import installer
 from benchmarks.measure.results import Cell
 from benchmarks.replicas.engine import Engine
 from benchmarks.replicas.storm import Findings, Storm
@@ -120,7 +119,7 @@ def versions(turnwire: str, clients: list[RealClient]) -> dict[str, dict[str, st
 
 def real_clients(folder: Path, steps: int) -> list[RealClient]:
     """Claude Code and Codex, installed if they are not; their sandboxes are made in the folder."""
-    bundles = _installer().install(TITLES)
+    bundles = installer("clients").install(TITLES)
     return [RealClient(name, bundles, folder, steps) for name in TITLES]
 
 
@@ -132,17 +131,6 @@ async def finish_amid(
     await asyncio.gather(*(client.work(address, engine, lambda: False) for client in clients))
     storm.enough()
     return await around
-
-
-def _installer() -> Any:
-    path = Path(__file__).resolve().parents[2] / "tools" / "clients.py"
-    spec = importlib.util.spec_from_file_location("turnwire_client_installer", path)
-    assert spec is not None
-    assert spec.loader is not None
-    installer = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = installer
-    spec.loader.exec_module(installer)
-    return installer
 
 
 def prefixes(turns: list[tuple[int, array[int], array[int]]]) -> tuple[int, int, int]:

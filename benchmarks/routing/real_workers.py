@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.commands.prefix import load_tools
+from benchmarks.installers import installer
 from turnwire.engines.interface import Completion, EngineError, EventBatch, GenerateRequest, Hints, Route, TokenBatch
 from turnwire.engines.pool.pool import PoolLimits, Worker, WorkerPool
 from turnwire.engines.pool.router import Router
@@ -34,7 +34,7 @@ START_SECONDS = 420
 @contextmanager
 def servers(folder: Path, vllm: int, blocks: int, *, sglang: bool) -> Iterator[list[Any]]:
     """So many vLLM servers, and SGLang; each publishes KV events."""
-    tools = load_tools()
+    tools = installer("engines")
     os.environ["VLLM_SERVER_DEV_MODE"] = "1"
     found: list[Any] = []
     for number in range(vllm):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from benchmarks.installers import installer
 
 from turnwire.capture.reading import Capture
 from turnwire.engines.captured.files import load_capture
@@ -61,14 +60,8 @@ def replay_equal(folder: Path) -> Compared:
 @pytest.fixture(scope="session")
 def bundles() -> dict[str, Any]:
     """The pinned clients, installed if they are not."""
-    path = Path(__file__).parents[2] / "tools" / "clients.py"
-    spec = importlib.util.spec_from_file_location("turnwire_client_installer", path)
-    assert spec is not None
-    assert spec.loader is not None
-    installer = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = installer
-    spec.loader.exec_module(installer)
-    return installer.install()
+    installed: dict[str, Any] = installer("clients").install()
+    return installed
 
 
 @pytest.fixture
