@@ -13,7 +13,6 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -24,6 +23,7 @@ from benchmarks.fidelity.cells import Cell as FidelityCell
 from benchmarks.fidelity.outcomes import Restarts
 from benchmarks.measure import versions
 from benchmarks.measure.results import FOLDER, Result, read, span
+from benchmarks.measure.rows import APIS, COMMANDS, GATEWAYS, Row, measured_rows
 from benchmarks.observing import block as observing_block
 from benchmarks.parity.page import parity_block
 from benchmarks.peers.table import peers_block
@@ -38,45 +38,12 @@ REPLICAS = ROOT / "docs" / "replicas.md"
 PARITY = ROOT / "docs" / "parity.md"
 IMAGES = ROOT / "docs" / "images"
 BEGIN, END = "<!-- figures: written by `python -m benchmarks figures` -->", "<!-- end of figures -->"
-APIS = ("chat", "messages", "responses")
 QUIET = "On another machine that was quiet, in figures, beside the nearest peer:"
-# Columns: the name in result files, and the table's.
-GATEWAYS = {
-    "turnwire": "Turnwire",
-    "turnwire-core": "Turnwire, `vllm-core:`",
-    "vllm-rust": "vLLM's Rust frontend",
-    "smg": "smg",
-    "dynamo": "Dynamo",
-}
-
-
-class Row(NamedTuple):
-    """One line of the table: a case of a command, and the figure that it shows."""
-
-    command: str
-    case: str
-    figure: str
-    text: str
-
-
-ROWS = (
-    Row("stream", "paced, 64 x 50 tokens/s", "cpu_us", "CPU per output token, 64 streams x 50 tokens/s, µs"),
-    Row("stream", "saturated, 64 streams", "cpu_us", "the same, as fast as the engine sends, µs"),
-    Row("turn_cost", "20 messages, growing", "cpu_ms", "CPU per turn of an agent, 20 messages before it, ms"),
-    Row("turn_cost", "200 messages, growing", "cpu_ms", "the same, 200 messages of 200K characters, ms"),
-    Row("turn_cost", "200 messages, edited", "cpu_ms", "the same, and one in the middle was edited, ms"),
-    Row("first_token", "cold", "first_ms", "time to first token added, 52K tokens never seen, ms"),
-    Row("first_token", "growing", "first_ms", "the same, the conversation goes on, ms"),
-    Row("lateness", "64 x 50 tokens/s", "p99_ms", "lateness of a token, 64 streams x 50 tokens/s, p99, ms"),
-    Row("loop_pauses", "4 bodies of 30 MB", "most_ms", "longest wait for /health while four 30 MB bodies arrive, ms"),
-    Row("memory", "1000 x 30 tokens/s", "rss_mib", "resident memory, 1,000 streams x 30 tokens/s, MiB"),
-    Row("memory", "1000 x 30 tokens/s", "p99_ms", "lateness of a token there, p99, ms"),
-)
 
 
 def block(folder: Path = FOLDER) -> str:
     """The text between the README's two marks."""
-    results = {row.command: read(row.command, folder) for row in ROWS if (folder / f"{row.command}.json").exists()}
+    results = {name: read(name, folder) for name in COMMANDS if (folder / f"{name}.json").exists()}
     if not results:
         return "Nothing is measured yet."
     columns = [name for name in GATEWAYS if any(name in result.gateways for result in results.values())]
@@ -89,10 +56,9 @@ def block(folder: Path = FOLDER) -> str:
         f"| | {' | '.join(GATEWAYS[name] for name in columns)} |",
         "|---|" + "---|" * len(columns),
     ]
-    for row in ROWS:
-        if row.command in results:
-            cells = [_cell(results[row.command], name, row) for name in columns]
-            lines.append(f"| {row.text} (`{row.command}`) | {' | '.join(cells)} |")
+    for row in measured_rows(results):
+        cells = [_cell(results[row.command], name, row) for name in columns]
+        lines.append(f"| {row.text} (`{row.command}`) | {' | '.join(cells)} |")
     return "\n".join([*lines, "", *_about(results), *_first_token(folder)])
 
 

@@ -8,51 +8,21 @@ from __future__ import annotations
 
 import statistics
 from pathlib import Path
-from typing import NamedTuple
 
 from benchmarks.measure import versions
 from benchmarks.measure.results import Result, read, span
+from benchmarks.measure.rows import APIS, COMMANDS, GATEWAYS, ROWS, Row, measured_rows
 
 __all__ = ["peers_block"]
 
 ROOT = Path(__file__).resolve().parents[2]
-APIS = ("chat", "messages", "responses")
 BASE = "turnwire"
-OTHERS = {
-    "turnwire-core": "Turnwire, `vllm-core:`",
-    "vllm-rust": "vLLM's Rust frontend",
-    "smg": "smg",
-    "dynamo": "Dynamo",
-    "litellm": "LiteLLM",
-}
-
-
-class Row(NamedTuple):
-    """One line: a case of a measurement, and its figure."""
-
-    command: str
-    case: str
-    figure: str
-    text: str
-
-
-ROWS = (
-    Row("stream", "paced, 64 x 50 tokens/s", "cpu_us", "CPU per output token, 64 streams x 50 tokens/s, µs"),
-    Row("stream", "saturated, 64 streams", "cpu_us", "the same, as fast as the engine sends, µs"),
-    Row("turn_cost", "20 messages, growing", "cpu_ms", "CPU per turn of an agent, 20 messages before it, ms"),
-    Row("turn_cost", "200 messages, growing", "cpu_ms", "the same, 200 messages of 200K characters, ms"),
-    Row("turn_cost", "200 messages, edited", "cpu_ms", "the same, and one in the middle was edited, ms"),
-    Row("first_token", "first request", "first_ms", "time to first token of an API's first request, ms"),
-    Row("first_token", "cold", "first_ms", "time to first token added, 52K tokens never seen, ms"),
-    Row("first_token", "growing", "first_ms", "the same, the conversation goes on, ms"),
-    Row("lateness", "64 x 50 tokens/s", "p99_ms", "lateness of a token, 64 streams x 50 tokens/s, p99, ms"),
-    Row("memory", "1000 x 30 tokens/s", "rss_mib", "resident memory, 1,000 streams x 30 tokens/s, MiB"),
-)
+OTHERS = {name: title for name, title in GATEWAYS.items() if name != BASE}
 
 
 def peers_block(folder: Path) -> list[str]:
     """The lines of the table, and what was measured where; none where nothing was."""
-    results = {row.command: read(row.command, folder) for row in ROWS if (folder / f"{row.command}.json").exists()}
+    results = {name: read(name, folder) for name in COMMANDS if (folder / f"{name}.json").exists()}
     if not results:
         return []
     columns = [name for name in OTHERS if any(name in result.gateways for result in results.values())]
@@ -64,10 +34,9 @@ def peers_block(folder: Path) -> list[str]:
         f"| | Turnwire | {' | '.join(OTHERS[name] for name in columns)} |",
         "|---|---|" + "---|" * len(columns),
     ]
-    for row in ROWS:
-        if row.command in results:
-            cells = [_cell(results[row.command], row, name) for name in (BASE, *columns)]
-            lines.append(f"| {row.text} (`{row.command}`) | {' | '.join(cells)} |")
+    for row in measured_rows(results):
+        cells = [_cell(results[row.command], row, name) for name in (BASE, *columns)]
+        lines.append(f"| {row.text} (`{row.command}`) | {' | '.join(cells)} |")
     return [*lines, "", *_about(results, columns)]
 
 
