@@ -47,7 +47,7 @@ class RealClient:
     """One client: `tasks` it was given, those it `finished`, the `turns` that the engine was asked for, and of their
     `pairs` those whose prefix `held`. Of a turn whose connection broke Codex keeps what was whole, a call included, and
     goes on from there: it never got the end, which carries the exact tokens. Such a pair has `parted`; there are no
-    more of them than the client told of broken connections."""
+    more of them than broken connections that the client reports."""
 
     def __init__(self, name: str, bundles: dict[str, Any], folder: Path, steps: int) -> None:
         self.name = name

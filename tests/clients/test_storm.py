@@ -9,6 +9,8 @@ from benchmarks.replicas.engine import Engine
 from benchmarks.replicas.storm import Gateway, Redis, Storm
 from benchmarks.replicas.tasks import finish_amid, real_clients
 
+from tests.clients.storm_outcome import check_all_finished
+
 
 @pytest.mark.timeout(700)
 async def test_clients_finish_while_processes_and_redis_are_killed(tmp_path: Path) -> None:
@@ -23,12 +25,4 @@ async def test_clients_finish_while_processes_and_redis_are_killed(tmp_path: Pat
         await gateway.stop()
         await engine.close()
         redis.stop()
-    assert found.kills >= 1
-    assert found.redis_kills >= 1
-    assert found.troubles == []
-    assert not found.wrong
-    for client in clients:
-        assert client.troubles == []
-        assert (client.tasks, client.finished) == (1, 1)
-        assert client.turns > client.steps
-        assert client.held + client.parted == client.pairs >= client.steps
+    check_all_finished(found, clients)

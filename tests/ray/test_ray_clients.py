@@ -8,6 +8,8 @@ import pytest
 from benchmarks.replicas.engine import Engine
 from benchmarks.replicas.storm import Redis, Storm
 
+from tests.clients.storm_outcome import check_all_finished
+
 ray = pytest.importorskip("ray", reason="Ray is not installed; run: make test-ray")
 pytestmark = [
     pytest.mark.ray,
@@ -36,12 +38,4 @@ async def test_clients_finish_while_replicas_and_redis_are_killed(tmp_path: Path
     finally:
         await engine.close()
         redis.stop()
-    assert found.kills >= 1
-    assert found.redis_kills >= 1
-    assert found.troubles == []
-    assert not found.wrong
-    for client in clients:
-        assert client.troubles == []
-        assert (client.tasks, client.finished) == (1, 1)
-        assert client.turns > client.steps
-        assert client.held + client.parted == client.pairs >= client.steps
+    check_all_finished(found, clients)

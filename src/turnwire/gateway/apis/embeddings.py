@@ -55,7 +55,7 @@ class EmbeddingRoutes:
 
 def _texts(asked: embeddings.Asked, runtime: ModelRuntime) -> tuple[list[str], int]:
     """The inputs as text and their count in tokens, both by the served model's tokenizer; where the model that embeds
-    counts by itself, its count is told."""
+    counts by itself, its count is used."""
     texts, tokens, size = [], 0, runtime.tokenizer.vocab_size
     for entry in asked.inputs:
         if isinstance(entry, str):
