@@ -15,10 +15,9 @@ import asyncio
 import logging
 import secrets
 from hashlib import blake2b
-from typing import Any
 
 from turnwire.gateway.door.keys import Key
-from turnwire.gateway.stores.store import StoreError
+from turnwire.gateway.stores.redis_client import async_redis
 from turnwire.protocols.wire import TurnFailure
 
 __all__ = ["SharedLimits"]
@@ -64,20 +63,7 @@ class SharedLimits:
     ANSWER_S = 0.5
 
     def __init__(self, url: str) -> None:
-        try:
-            from redis import RedisError
-            from redis import asyncio as redis
-            from redis.backoff import NoBackoff
-            from redis.retry import Retry
-        except ImportError:
-            raise StoreError("A Redis store needs the `redis` package: pip install 'turnwire[redis]'") from None
-        self._failures = (RedisError, OSError, TimeoutError)
-        self._redis: Any = redis.from_url(
-            url,
-            socket_timeout=self.ANSWER_S,
-            socket_connect_timeout=self.ANSWER_S,
-            retry=Retry(NoBackoff(), 1),
-        )
+        self._redis, self._failures = async_redis(url, self.ANSWER_S)
         self._places: dict[str, set[str]] = {}
         self._staying: asyncio.Task[None] | None = None
 

@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from turnwire.gateway.stores.journal import ENTRY_OVERHEAD, JournalEntry, UnknownPlace
-from turnwire.gateway.stores.store import StoreError, StoreUnavailable
+from turnwire.gateway.stores.redis_client import threaded_redis
+from turnwire.gateway.stores.store import StoreUnavailable
 from turnwire.prompts.recall.seals import Sealer
 
 __all__ = ["RedisJournal"]
@@ -63,21 +64,7 @@ class RedisJournal:
         age: float,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        try:
-            import redis
-            from redis.backoff import NoBackoff
-            from redis.retry import Retry
-        except ImportError:
-            raise StoreError("A Redis store needs the `redis` package: pip install 'turnwire[redis]'") from None
-        self._failures: tuple[type[Exception], ...] = (redis.RedisError, OSError)
-        # Once more at once: after a restart of Redis every pooled connection is dead.
-        self._redis: Any = redis.Redis.from_url(
-            url,
-            socket_timeout=self.ANSWER_S,
-            socket_connect_timeout=self.ANSWER_S,
-            retry=Retry(NoBackoff(), 1),
-            decode_responses=False,
-        )
+        self._redis, self._failures = threaded_redis(url, self.ANSWER_S)
         self._write: Any = self._redis.register_script(_WRITE)
         self._sealer = sealer
         self._max_bytes, self._age, self._clock = max_bytes, age, clock

@@ -28,7 +28,8 @@ from typing import Any, TypeVar
 
 from turnwire.gateway.stores.letters import Letters, Listeners
 from turnwire.gateway.stores.outage import Outage
-from turnwire.gateway.stores.store import Retention, StoreError, StoreUnavailable, checked
+from turnwire.gateway.stores.redis_client import async_redis
+from turnwire.gateway.stores.store import Retention, StoreUnavailable, checked
 from turnwire.prompts.recall.seals import Sealer
 
 __all__ = ["RedisStore"]
@@ -66,25 +67,10 @@ class RedisStore:
         sealer: Sealer | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        try:
-            from redis import RedisError
-            from redis import asyncio as redis
-            from redis.backoff import NoBackoff
-            from redis.retry import Retry
-        except ImportError:
-            raise StoreError("A Redis store needs the `redis` package: pip install 'turnwire[redis]'") from None
         self._retention = retention
         self._sealer = sealer
         self._clock = clock
-        self._failures = (RedisError, OSError, TimeoutError)
-        # Once more at once: after a restart of Redis every pooled connection is dead.
-        self._redis: Any = redis.from_url(
-            url,
-            socket_timeout=self.ANSWER_S,
-            socket_connect_timeout=self.ANSWER_S,
-            retry=Retry(NoBackoff(), 1),
-            decode_responses=False,
-        )
+        self._redis, self._failures = async_redis(url, self.ANSWER_S)
         self._outage = Outage(clock)
         self._listeners = Listeners(self._deserted)
         self._deserting: set[str] = set()

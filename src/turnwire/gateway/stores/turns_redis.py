@@ -23,12 +23,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from hashlib import blake2b
 from threading import Event, Thread
-from typing import Any
 
 import msgspec
 
 from turnwire.gateway.stores.outage import Outage
-from turnwire.gateway.stores.store import StoreError
+from turnwire.gateway.stores.redis_client import threaded_redis
 from turnwire.prompts.recall.seals import Sealer
 from turnwire.prompts.recall.store import MemoryTurnStore, StoredTurn
 
@@ -75,22 +74,10 @@ class RedisTurnStore:
         memory_bytes: int = 64 * 1024 * 1024,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        try:
-            import redis
-            from redis.backoff import NoBackoff
-            from redis.retry import Retry
-        except ImportError:
-            raise StoreError("A Redis store needs the `redis` package: pip install 'turnwire[redis]'") from None
-        self._failures: tuple[type[Exception], ...] = (redis.RedisError, OSError)
-        self._silence = (redis.TimeoutError, TimeoutError)
-        # Once more at once: after a restart of Redis every pooled connection is dead.
-        self._redis: Any = redis.Redis.from_url(
-            url,
-            socket_timeout=self.READ_S,
-            socket_connect_timeout=self.READ_S,
-            retry=Retry(NoBackoff(), 1),
-            decode_responses=False,
-        )
+        self._redis, self._failures = threaded_redis(url, self.READ_S)
+        from redis import TimeoutError as RedisTimeout
+
+        self._silence = (RedisTimeout, TimeoutError)
         self._sealer = sealer
         self._age = max(1, int(age))
         self._recent = MemoryTurnStore(max_bytes=memory_bytes)
