@@ -206,6 +206,20 @@ async def test_no_header_but_the_key_opens_the_door(serve: Serve, keys: str) -> 
     assert await status_of(client, "GET", "/v1/models", **bearer("alice")) == 200
 
 
+async def test_strangers_learn_nothing_of_a_model_by_asking_whether_it_is_ready(serve: Serve, keys: str) -> None:
+    client = await serve({"text": "Hi."}, keys=keys)
+    told = []
+    for model in ("test-model", "nope"):
+        for headers in ({}, {"x-api-key": "wrong"}):
+            async with client.session.get(f"{client.base}/ready", params={"model": model}, headers=headers) as answer:
+                told.append((answer.status, await answer.json()))
+    assert told[0][0] == 401
+    assert told[:2] == told[2:]
+    for name in ("alice", "root"):
+        assert await status_of(client, "GET", "/ready?model=test-model", **bearer(name)) == 200
+        assert await status_of(client, "GET", "/ready?model=nope", **bearer(name)) == 404
+
+
 async def test_only_admin_keys_see_admin_routes_however_the_path_is_written(serve: Serve, keys: str) -> None:
     client = await serve({"text": "Hi."}, keys=keys)
     for path in ("/metrics", "/admin/turns", "/%6detrics", "/admin%2Fturns", "/%61dmin/turns"):

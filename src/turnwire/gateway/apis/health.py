@@ -9,6 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from turnwire.gateway.door.keys import holder
 from turnwire.gateway.gateway import Gateway
 
 __all__ = ["HealthRoutes"]
@@ -53,10 +54,12 @@ class HealthRoutes:
         return Response(msgspec.json.encode(body), 200 if all(healthy) else 503, media_type="application/json")
 
     async def ready(self, request: Request) -> Response:
-        """Whether new turns should be sent here (`?model=`: of this model); off while draining, and while the store
-        does not answer."""
+        """Whether new turns should be sent here (`?model=`: of this model, which needs a key where keys are set); off
+        while draining, and while the store does not answer."""
         gateway = self._gateway
         model = request.query_params.get("model")
+        if model is not None:
+            holder(gateway.keys, request.headers)
         asked = gateway.runtimes if model is None else [gateway.runtime_for(model)]
         able = not gateway.draining and any([await runtime.engine.health() for runtime in asked])
         able = able and await gateway.store.healthy()

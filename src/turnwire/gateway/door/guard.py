@@ -10,12 +10,11 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnwire.gateway.door.hosts import is_from_here
-from turnwire.gateway.door.keys import Key, Keyring, presented
+from turnwire.gateway.door.keys import Key, Keyring, holder
 from turnwire.gateway.door.shared_limits import SharedLimits
 from turnwire.gateway.door.usage import UsageLedger
 from turnwire.gateway.routes import Access, access_of, label_of
@@ -129,16 +128,7 @@ class Guard:
             )
 
     def _admit(self, access: Access, headers: Mapping[str, str]) -> KeyUse:
-        secret = presented(headers)
-        key = self._keys.find(secret)
-        if key is None:
-            if secret is None:
-                message = "This gateway needs an API key: send Authorization: Bearer KEY or x-api-key: KEY."
-            else:
-                message = "This API key is not known here."
-            raise TurnFailure("authentication", message)
-        if key.expired(datetime.now(UTC)):
-            raise TurnFailure("authentication", f"This API key expired on {key.ends:%Y-%m-%d %H:%M} UTC.")
+        key = holder(self._keys, headers)
         if access not in key.scopes:
             raise TurnFailure("permission", f"The key '{key.name}' may not use {access} routes.")
         use = self._uses.get(key.name)

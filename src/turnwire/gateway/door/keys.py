@@ -21,9 +21,10 @@ from typing import Annotated, Literal
 import msgspec
 
 from turnwire.protocols.context import PRIORITY_SPAN
+from turnwire.protocols.wire import TurnFailure
 from turnwire.turns import Conversation
 
-__all__ = ["ANONYMOUS", "Key", "Keyring", "KeysError", "hash_key", "new_key", "presented", "ranked"]
+__all__ = ["ANONYMOUS", "Key", "Keyring", "KeysError", "hash_key", "holder", "new_key", "presented", "ranked"]
 
 log = logging.getLogger("turnwire.keys")
 
@@ -173,6 +174,21 @@ class Keyring:
             log.error("the keys stay as they were: %s", error)
         else:
             log.info("keys read again from %s: %d", self._path, len(self._keys))
+
+
+def holder(keys: Keyring, headers: Mapping[str, str]) -> Key:
+    """The key that a request carries; TurnFailure where it carries none, or one that is unknown or over."""
+    secret = presented(headers)
+    key = keys.find(secret)
+    if key is None:
+        if secret is None:
+            message = "This gateway needs an API key: send Authorization: Bearer KEY or x-api-key: KEY."
+        else:
+            message = "This API key is not known here."
+        raise TurnFailure("authentication", message)
+    if key.expired(datetime.now(UTC)):
+        raise TurnFailure("authentication", f"This API key expired on {key.ends:%Y-%m-%d %H:%M} UTC.")
+    return key
 
 
 def _stamp(path: str | None) -> tuple[int, int] | None:

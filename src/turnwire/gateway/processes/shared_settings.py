@@ -36,8 +36,6 @@ def shared_settings(settings: Settings, folder: Path) -> Settings:
         changes["store"] = f"sqlite:{folder / 'store.db'}"
     if settings.usage is None:
         changes["usage"] = str(folder / "usage.db")
-    if settings.usage is None:
-        changes["usage"] = str(folder / "usage.db")
     seal_keys(settings)
     if settings.seal_key is None and settings.seal_key_file is None and not default_key_file().exists():
         changes["seal_key"] = secrets.token_urlsafe(32)
