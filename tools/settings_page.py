@@ -15,7 +15,8 @@ from msgspec import inspect
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from turnwire.gateway.settings import ModelDefaults, ModelSettings, Settings, ToolSettings, described  # noqa: E402
+from turnwire.gateway.settings import ModelDefaults, ModelSettings, Settings, ToolSettings, described, sizes  # noqa: E402
+from turnwire.gateway.setup.sizes import spelled  # noqa: E402
 
 PAGE = ROOT / "docs" / "settings.md"
 HEAD = """\
@@ -32,8 +33,9 @@ Every setting of `turnwire serve`. Each can be given in four ways; the first one
 
 `turnwire serve --help` shows the common flags; the others work as well. A switch that is on is turned off by a flag
 with `no-`: `--no-websocket`. The flag of a list is given once for each value; in a variable they are separated by
-commas. Times are seconds and sizes are bytes unless the table says otherwise. An unknown name or an impossible value is
-an error that says where it was set.
+commas. Times are seconds. A size is a number of bytes, or a number with a unit: `kB`, `MB`, `GB`, `TB` (powers of
+1,000) or `KiB`, `MiB`, `GiB`, `TiB` (powers of 1,024), in any case: `--memory 2GiB`, `max_body = "64MiB"`. An unknown
+name or an impossible value is an error that says where it was set.
 
 ```sh
 turnwire config init turnwire.toml               # a config file with every setting, commented
@@ -85,6 +87,15 @@ def kind(found: inspect.Type) -> str:
     return next((word for cls, word in simple.items() if isinstance(found, cls)), "list")
 
 
+def size(found: inspect.Type) -> str:
+    """The bounds of a size, as one writes them."""
+    bounded = found.type if isinstance(found, inspect.Metadata) else found
+    assert isinstance(bounded, inspect.IntType)
+    assert bounded.ge is not None
+    assert bounded.le is not None
+    return f"size, {spelled(bounded.ge)} to {spelled(bounded.le)}"
+
+
 def default(field: msgspec.structs.FieldInfo) -> str:
     """A default as one writes it."""
     value: Any = field.default
@@ -102,14 +113,17 @@ def default(field: msgspec.structs.FieldInfo) -> str:
 
 def table(struct: type[msgspec.Struct]) -> str:
     """A row for each setting."""
-    words = described(struct)
+    words, sized = described(struct), sizes(struct)
     kinds = {field.name: field.type for field in inspect.type_info(struct).fields}  # type: ignore[attr-defined]
     rows = [["setting", "what it is for", "values", "default"], ["---"] * 4]
     for field in msgspec.structs.fields(struct):
         if field.name in ("models", "tools"):
             continue
         said = words[field.name] or "As the request's field of that name."
-        rows.append([f"`{field.name}`", said, kind(kinds[field.name]), default(field)])
+        if field.name in sized:
+            rows.append([f"`{field.name}`", said, size(kinds[field.name]), spelled(field.default)])
+        else:
+            rows.append([f"`{field.name}`", said, kind(kinds[field.name]), default(field)])
     escaped = [[cell.replace("|", r"\|") for cell in row] for row in rows]
     return "".join(f"| {' | '.join(row)} |\n" for row in escaped)
 

@@ -13,8 +13,9 @@ import click
 import msgspec
 from msgspec import inspect
 
-from turnwire.gateway.settings import Settings, described
+from turnwire.gateway.settings import Settings, described, sizes
 from turnwire.gateway.setup.dynamo import ROWS, row_name
+from turnwire.gateway.setup.sizes import spelled
 
 __all__ = ["gateway_flags"]
 
@@ -26,6 +27,7 @@ _SHOWN = (
     "push_metrics",
 )
 _TABLES = ("models", "tools")
+_SIZES = sizes(Settings)
 _PATHS = frozenset({"engine_key_file", "template", "profiles", "seal_key_file", "keys", "tls_cert", "tls_key", "usage"})
 
 
@@ -58,10 +60,12 @@ def _option(field: inspect.Field, words: str, *, shown: bool) -> Callable[..., A
         both = f"{flag}/--no-{flag[2:]}" if field.default else flag
         return click.option(both, field.name, is_flag=True, default=None, help=words, hidden=not shown)
     several = isinstance(kind, inspect.VarTupleType)
-    said = f"{words}  [default: {field.default}]" if field.default not in (None, (), msgspec.NODEFAULT) else words
+    default = spelled(field.default) if field.name in _SIZES else field.default
+    said = f"{words}  [default: {default}]" if default not in (None, (), msgspec.NODEFAULT) else words
     return click.option(
         flag,
         type=_click_type(field.name, kind),
+        metavar="SIZE" if field.name in _SIZES else None,
         multiple=several,
         help=f"{words} May be given several times." if several else said,
         hidden=not shown,
@@ -80,7 +84,7 @@ def _type(found: inspect.Type) -> inspect.Type:
 def _click_type(name: str, kind: inspect.Type) -> Any:
     if isinstance(kind, inspect.LiteralType):
         return click.Choice([str(value) for value in kind.values])
-    if isinstance(kind, inspect.IntType):
+    if isinstance(kind, inspect.IntType) and name not in _SIZES:
         return int
     if isinstance(kind, inspect.FloatType):
         return float

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from turnwire.turns import HistoryThinking
 
-__all__ = ["ModelDefaults", "ModelSettings", "Role", "Settings", "SettingsError", "ToolSettings", "described"]
+__all__ = ["ModelDefaults", "ModelSettings", "Role", "Settings", "SettingsError", "ToolSettings", "described", "sizes"]
 
 Role: TypeAlias = Literal["default", "opus", "sonnet", "haiku", "fable", "background", "subagent", "review"]
 
@@ -22,7 +22,10 @@ _Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=7 * 86_400)]
 _Wait: TypeAlias = Annotated[float, Meta(gt=0, le=7 * 86_400)]
 _Count: TypeAlias = Annotated[int, Meta(ge=0, le=10_000_000)]
 _Some: TypeAlias = Annotated[int, Meta(ge=1, le=10_000_000)]
-_Bytes: TypeAlias = Annotated[int, Meta(ge=1, le=1 << 40)]
+# What marks a setting as a size: it may be written with a unit.
+_SIZE = {"unit": "bytes"}
+_Bytes: TypeAlias = Annotated[int, Meta(ge=1, le=1 << 40, extra=_SIZE)]
+_Characters: TypeAlias = Annotated[int, Meta(ge=1, le=1 << 40)]
 _Tokens: TypeAlias = Annotated[int, Meta(ge=1, le=1 << 31)]
 _Layers: TypeAlias = Annotated[int, Meta(ge=-1, le=100_000)]
 _Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=512)]
@@ -99,7 +102,7 @@ class ToolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `turnwire serve` runs with. Times are seconds, sizes bytes, unless the name says otherwise."""
+    """What `turnwire serve` runs with. Times are seconds, sizes bytes."""
 
     host: Annotated[str, Meta(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535, description="Port to listen on; 0 picks a free one.")] = 8390
@@ -158,7 +161,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Meta(
             ge=1 << 22,
             le=1 << 40,
-            description="Bytes of turns, sessions, responses and decoded messages in memory; caches grow with it.",
+            extra=_SIZE,
+            description="Room for turns, sessions, responses and decoded messages in memory; caches grow with it.",
         ),
     ] = 512 * 1024 * 1024
 
@@ -189,7 +193,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     capture_folder_bytes: Annotated[_Bytes, Meta(description="Most that captures take; the oldest leave.")] = 1 << 30
     turns: Annotated[_Count, Meta(description="Summaries of turns in memory, for the console.")] = 1000
     journal_bytes: Annotated[
-        int, Meta(ge=0, le=1 << 40, description="Most that summaries take in the store, over restarts; 0: none.")
+        int,
+        Meta(
+            ge=0,
+            le=1 << 40,
+            extra=_SIZE,
+            description="Most that summaries take in the store, over restarts; 0: none.",
+        ),
     ] = 32 << 20
     journal_age: Annotated[
         float, Meta(gt=0, le=400 * 86_400, description="How long the store keeps summaries of turns.")
@@ -229,8 +239,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_messages: Annotated[_Some, Meta(description="Most messages of a request.")] = 50_000
     max_tools: Annotated[_Some, Meta(description="Most tools of a request.")] = 2_048
     max_schema: Annotated[_Bytes, Meta(description="Largest JSON schema.")] = 1024 * 1024
-    max_pattern: Annotated[_Bytes, Meta(description="Longest regular expression.")] = 4_096
-    max_grammar: Annotated[_Bytes, Meta(description="Longest grammar.")] = 256 * 1024
+    max_pattern: Annotated[_Characters, Meta(description="Longest regular expression, in characters.")] = 4_096
+    max_grammar: Annotated[_Characters, Meta(description="Longest grammar, in characters.")] = 256 * 1024
     max_choices: Annotated[_Some, Meta(description="Most answers to one request (n).")] = 16
     max_stops: Annotated[_Count, Meta(description="Most stop strings.")] = 64
     max_stop_chars: Annotated[_Some, Meta(description="Longest stop string.")] = 4_096
@@ -278,9 +288,18 @@ def described(kind: type[msgspec.Struct]) -> Mapping[str, str]:
     return {field.name: _description(hints[field.name]) for field in msgspec.structs.fields(kind)}
 
 
+def sizes(kind: type[msgspec.Struct]) -> frozenset[str]:
+    """The fields of a settings value that are sizes in bytes."""
+    hints = get_type_hints(kind, include_extras=True)
+    return frozenset(name for name, hint in hints.items() if any(mark.extra == _SIZE for mark in _marks(hint)))
+
+
 def _description(hint: Any) -> str:
     """The outermost description among a type's annotations."""
-    if get_origin(hint) is not Annotated:
-        return ""
-    marks = [mark for mark in get_args(hint)[1:] if isinstance(mark, Meta) and mark.description]
-    return str(marks[-1].description) if marks else ""
+    said = [mark.description for mark in _marks(hint) if mark.description]
+    return said[-1] if said else ""
+
+
+def _marks(hint: Any) -> list[Meta]:
+    """A type's own annotations, the outermost last."""
+    return [mark for mark in get_args(hint)[1:] if isinstance(mark, Meta)] if get_origin(hint) is Annotated else []

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from turnwire.gateway.settings import ModelSettings, Settings, ToolSettings, described
+from turnwire.gateway.settings import ModelSettings, Settings, ToolSettings, described, sizes
+from turnwire.gateway.setup.sizes import spelled
 
 __all__ = ["GROUPS", "commented_file"]
 
@@ -23,7 +24,7 @@ GROUPS: Mapping[str, str] = {
     "keys": "Who may use it",
     "log_format": "What it writes down",
     "keepalive": "Times (seconds) and load",
-    "max_body": "Limits (bytes, unless the name says otherwise)",
+    "max_body": "Limits (sizes with a unit, such as 64KiB, or in bytes)",
 }
 """The heading above each first setting of a group, in the order of the settings."""
 
@@ -50,7 +51,7 @@ def commented_file() -> str:
             continue
         if field.name in GROUPS:
             lines += ["", f"# --- {GROUPS[field.name]} ---", ""]
-        lines += [f"# {texts[field.name]}", f"#{field.name} = {_toml(field.default)}"]
+        lines += [f"# {texts[field.name]}", f"#{field.name} = {_default(Settings, field)}"]
     lines += ["", "# --- Several models: one table each, instead of the settings of the one model above ---", ""]
     lines.append("#[[model]]")
     texts = described(ModelSettings)
@@ -64,9 +65,13 @@ def commented_file() -> str:
     lines.append("#[tools.web_search]")
     texts = described(ToolSettings)
     for field in msgspec.structs.fields(ToolSettings):
-        value = "https://search.example/mcp" if field.name == "mcp" else field.default
-        lines.append(f"#{field.name} = {_toml(value)}".ljust(44) + f" # {texts[field.name]}")
+        value = _toml("https://search.example/mcp") if field.name == "mcp" else _default(ToolSettings, field)
+        lines.append(f"#{field.name} = {value}".ljust(44) + f" # {texts[field.name]}")
     return "\n".join(lines) + "\n"
+
+
+def _default(kind: type[msgspec.Struct], field: msgspec.structs.FieldInfo) -> str:
+    return _toml(spelled(field.default) if field.name in sizes(kind) else field.default)
 
 
 def _toml(value: Any) -> str:

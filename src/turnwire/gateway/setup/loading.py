@@ -16,8 +16,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from turnwire.gateway.settings import ONE_MODEL, ModelSettings, Settings, SettingsError, ToolSettings
+from turnwire.gateway.settings import ONE_MODEL, ModelSettings, Settings, SettingsError, ToolSettings, sizes
 from turnwire.gateway.setup.dynamo import FLAG_NAMES, Carried, flags_carried_over, variables_carried_over
+from turnwire.gateway.setup.sizes import bytes_of, spelled
 
 __all__ = ["Loaded", "load", "load_settings"]
 
@@ -29,6 +30,7 @@ _LISTS = frozenset(
 )
 _NAMES = tuple(field.name for field in msgspec.structs.fields(Settings) if field.name not in _TABLES)
 _MODEL_NAMES = tuple(field.name for field in msgspec.structs.fields(ModelSettings))
+_SIZES, _TOOL_SIZES = sizes(Settings), sizes(ToolSettings)
 _PLACE = re.compile(r" - at `\$(.*)`$")
 
 
@@ -97,6 +99,8 @@ def load(flags: Mapping[str, Any], *, config: str | None, environ: Mapping[str, 
             values[name], origins[name] = value, f"--{'no-' if value is False else ''}{name.replace('_', '-')}"
     if values.get("models"):
         _refuse_both(origins)
+    for name in _SIZES & values.keys():
+        values[name] = _size(values[name], name, origins[name])
     try:
         settings = msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
@@ -142,7 +146,15 @@ def _tool(file: _File, label: str, table: Any) -> dict[str, Any]:
     for name in known:
         if name not in names:
             raise SettingsError(f"{file.place(name)}: unknown setting '{name}' of [tools.{label}].{_hint(name, names)}")
-    return known
+    return known | {name: _size(known[name], name, file.place(name)) for name in _TOOL_SIZES & known.keys()}
+
+
+def _size(value: Any, name: str, place: str) -> Any:
+    """A size that was written as text, in bytes; any other value as it is, for the check of its type."""
+    try:
+        return bytes_of(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise SettingsError(f"{place}: '{name}' has a wrong value: {error}") from None
 
 
 def _table(file: _File, number: int, table: Any) -> dict[str, Any]:
@@ -199,6 +211,8 @@ def _wrong(message: str, origins: Mapping[str, str], file: _File | None) -> str:
     if name is None:
         return f"A setting has a wrong value: {words}"
     words = _choices_named(words, Settings, name.group(1))
+    bound = re.fullmatch(r"Expected 'int' ([<>]=) ([0-9]+)", words) if name.group(1) in _SIZES else None
+    words = f"it must be {bound[1]} {spelled(int(bound[2]))}" if bound else words
     return f"{origins.get(name.group(1), 'a setting')}: '{name.group(1)}' has a wrong value: {words}"
 
 
