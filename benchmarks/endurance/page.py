@@ -5,6 +5,7 @@ Promise: no figure in them is written by hand; a run that was not made yet is sa
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 
 import msgspec
@@ -86,11 +87,12 @@ def _seconds(waits: Waits, *parts: float) -> str:
 
 
 def _fuzz(folder: Path) -> str:
-    title = "**Bad requests** — `python -m benchmarks fuzz --processes 14`"
+    title = "**Bad requests** — `python -m benchmarks fuzz"
     file = folder / "fuzz.json"
     if not file.exists():
-        return f"{title}\n\n{MISSING}"
+        return f"{title}`\n\n{MISSING}"
     made = msgspec.json.decode(file.read_bytes(), type=Fuzzed)
+    title += f" --processes {made.processes} --seed {made.seed}`"
     tally = made.tally
     answers = ", ".join(f"{status} x {count:,}" for status, count in tally.statuses.items())
     about = (
@@ -103,7 +105,7 @@ def _fuzz(folder: Path) -> str:
         ("answers", answers),
         ("streams read to their end, events in them", f"{tally.streams:,}, {tally.events:,}"),
         ("status 500, hangs, cuts, wrong shapes, defects inside streams, traces in the log", f"{tally.found:,}"),
-        ("taken", f"{_where(made.machine, made.taken)}, seed {made.seed}, {made.seconds:.0f} s"),
+        ("taken", f"{_where(made.machine, made.taken)}, {made.seconds:.0f} s"),
     ]
     return f"{title}\n\n{about}\n\n{_table(rows)}"
 
@@ -160,7 +162,7 @@ def _soak(folder: Path) -> str:
         ("turns asked, complete, left on purpose", _counts(tally)),
         ("complete on vLLM", f"{tally.get('complete on vLLM', 0):,}"),
         ("errors sent, cut, truncated, wrong, lost", f"{wrong:,}"),
-        ("memory at first, in the middle, at the end", _mib(memory)),
+        ("memory by tenths of the time, MiB", _tenths(memory)),
         ("file descriptors; threads", f"{min(descriptors)} to {max(descriptors)}; {threads[0]} to {threads[-1]}"),
         ("longest /health; in half of the samples below", f"{pauses[-1]:.0f} ms; {pauses[len(pauses) // 2]:.0f} ms"),
         *_busy(made.samples),
@@ -176,5 +178,8 @@ def _busy(samples: list[Sample]) -> list[tuple[str, str]]:
     return [("the gateway's own work during one /health, at most", f"{max(measured):.0f} ms")] if measured else []
 
 
-def _mib(memory: list[float]) -> str:
-    return f"{memory[0]:.0f}, {memory[len(memory) // 2]:.0f}, {memory[-1]:.0f} MiB"
+def _tenths(values: list[float]) -> str:
+    """The median of each tenth."""
+    many = len(values)
+    parts = (values[many * at // 10 : max(many * (at + 1) // 10, many * at // 10 + 1)] for at in range(10))
+    return ", ".join(f"{statistics.median(part):.0f}" for part in parts)
