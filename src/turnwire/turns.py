@@ -118,6 +118,10 @@ Block: TypeAlias = TextBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock 
 Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
 
 
+_ILLUSTRATED = (ImageBlock, ToolResultBlock)
+"""The blocks in which there may be an image."""
+
+
 class Message(_Value, frozen=True, cache_hash=True):
     """One message. Tool results live in messages of role `user` (as on the Anthropic wire), in the order received."""
 
@@ -319,7 +323,13 @@ class Conversation(_Value, frozen=True):
     @property
     def images(self) -> tuple[ImageBlock, ...]:
         """Every image in the order of the prompt: what tools returned comes before what its message adds."""
-        return tuple(image for message in self.messages for image in message.images)
+        found: list[ImageBlock] = []
+        for message in self.messages:
+            for block in message.blocks:
+                if type(block) in _ILLUSTRATED:
+                    found += message.images
+                    break
+        return tuple(found)
 
     @property
     def last_user_text(self) -> str:

@@ -19,6 +19,7 @@ import msgspec
 from turnwire.continuity.causes import Found, attribute, related
 from turnwire.continuity.shared_prefix import shared_prefix
 from turnwire.continuity.verdict import Verdict
+from turnwire.token_ids import TokenIds
 from turnwire.turns import Conversation, Note, TextBlock
 
 __all__ = [
@@ -284,9 +285,9 @@ def turns_before(conversation: Conversation) -> int:
 
 
 def packed_ids(prompt: BuiltPrompt) -> array[int]:
-    """The prompt's ids as an array; builders that have one give it along."""
-    packed = getattr(prompt, "packed", None)
-    return packed if isinstance(packed, array) else array("I", prompt.ids)
+    """The prompt's ids as an array."""
+    ids = prompt.ids
+    return ids.packed if isinstance(ids, TokenIds) else array("I", ids)
 
 
 def _weight(conversation: Conversation) -> int:

@@ -30,6 +30,7 @@ from turnwire.engines.interface import (
     TokenBatch,
     TokenLogprob,
 )
+from turnwire.token_ids import ids_json
 from turnwire.turns import FinishReason, Note
 
 __all__ = ["LlamaCppEngine", "LlamaCppReading", "LlamaCppTokenizer"]
@@ -238,7 +239,7 @@ class LlamaCppEngine(HTTPEngine):
     def _call(self, request: GenerateRequest) -> Call:
         sampling = request.sampling
         room = self._room(request)
-        prompt: object = list(request.prompt_ids)
+        prompt: object = ids_json(request.prompt_ids)
         notes: tuple[Note, ...] = ()
         if request.images:
             prompt, notes = self._illustrated(request)

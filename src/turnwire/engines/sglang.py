@@ -35,6 +35,7 @@ from turnwire.engines.interface import (
 )
 from turnwire.engines.kv_source import KVSource, kv_source
 from turnwire.engines.vocabulary import check_ids, foreign, id_count, sample
+from turnwire.token_ids import ids_json
 from turnwire.turns import FinishReason, Note
 
 __all__ = ["SGLangEngine", "SGLangReading"]
@@ -272,7 +273,7 @@ class SGLangEngine(SpellingEngine):
 
     def _call(self, request: GenerateRequest) -> Call:
         sampling, hints = request.sampling, request.hints
-        prompt, window = list(request.prompt_ids), self._window
+        prompt, window = request.prompt_ids, self._window
         if window is not None and len(prompt) > window - _NO_PROMPT:
             raise EngineError(
                 "context_overflow", f"prompt is too long: {len(prompt)} tokens > {window - _NO_PROMPT} maximum"
@@ -296,7 +297,7 @@ class SGLangEngine(SpellingEngine):
         body: dict[str, object] = {
             # Aborts go to every id that begins like theirs, so each has the same length and an end of its own.
             "rid": f"{hints.request_id}-{secrets.token_hex(8)}",
-            "input_ids": prompt,
+            "input_ids": ids_json(prompt),
             "sampling_params": params,
             "stream": True,
         }

@@ -14,6 +14,7 @@ from turnwire.engines.http.spelled_completions import SpelledCompletions
 from turnwire.engines.http.spelling import SpellingTokenizer
 from turnwire.engines.http.wishes import made, sampling_wishes
 from turnwire.engines.interface import Capabilities, Constraint, EngineError, EngineInfo, GenerateRequest
+from turnwire.token_ids import ids_json
 
 __all__ = ["TRTLLMEngine"]
 
@@ -70,7 +71,7 @@ class TRTLLMEngine(SpellingEngine):
         sampling, hints = request.sampling, request.hints
         body: dict[str, object] = {
             "model": self._model,
-            "prompt": list(request.prompt_ids),
+            "prompt": ids_json(request.prompt_ids),
             "stream": True,
             "stream_options": {"include_usage": True, "continuous_usage_stats": True},
             "detokenize": False,

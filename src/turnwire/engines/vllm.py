@@ -32,6 +32,7 @@ from turnwire.engines.interface import (
 from turnwire.engines.kv_source import KVSource, kv_source
 from turnwire.engines.upstream.chat_body import chat_body
 from turnwire.engines.upstream.thinking import Switches
+from turnwire.token_ids import ids_json
 from turnwire.turns import Note
 
 __all__ = ["VLLMEngine"]
@@ -225,7 +226,7 @@ class VLLMEngine(HTTPEngine):
             return self._by_chat(request, body | options)
         # None, not left out: the default is 16.
         options.setdefault("max_tokens", None)
-        prompt = list(request.prompt_ids)
+        prompt = ids_json(request.prompt_ids)
         if self._native and sampling.logprobs is None:
             return Call(_NATIVE, body | {"token_ids": prompt, "sampling_params": options, "output_mode": "text"})
         completions = {"prompt": prompt, "return_token_ids": True, "add_special_tokens": False}

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from turnwire.engines.interface import EngineError
+from turnwire.token_ids import TokenIds
 
 __all__ = ["Vocabulary", "check_ids", "differences", "foreign", "id_count", "sample"]
 
@@ -63,6 +64,8 @@ def foreign(tokenizer: Vocabulary, ids: Sequence[int], theirs: Sequence[str]) ->
 
 def check_ids(ids: Sequence[int], count: int) -> None:
     """EngineError where an id is not below `count`."""
+    if isinstance(ids, TokenIds) and ids.below(count):
+        return
     if max(ids, default=0) >= count or min(ids, default=0) < 0:
         wrong = next(token for token in ids if not 0 <= token < count)
         raise EngineError(

@@ -6,7 +6,6 @@ at token k can be named.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
@@ -68,8 +67,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     pre-filled thought), from which the parser's start state is derived. `history` is the key under which the turn it
     asks for can be found again; `stamp` is the template's clock, where it has one; `foresight` tells at the turn's end
     whether it can be written again from its words. `begun` is how the client began the turn, where it did and did so
-    with text: the prompt and its `tail` end with that. `packed` are the ids again, four bytes each, for comparing
-    them."""
+    with text: the prompt and its `tail` end with that."""
 
     ids: Sequence[int]
     tail: str
@@ -79,7 +77,6 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     stamp: str = ""
     foresight: TurnForesight | None = None
     begun: BegunTurn | None = None
-    packed: array[int] | None = None
 
     @property
     def header(self) -> str:

@@ -11,7 +11,7 @@ import msgspec
 __all__ = ["Limits"]
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class Limits(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """The defaults fit the largest requests seen from agent harnesses with a wide margin. `depth` bounds the nesting of
     any JSON value that is kept (schemas, tool arguments)."""
 

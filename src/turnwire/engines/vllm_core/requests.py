@@ -17,6 +17,7 @@ from turnwire.engines.http.wishes import made
 from turnwire.engines.interface import Constraint, EngineError, GenerateRequest
 from turnwire.engines.vllm_core.layouts import Add
 from turnwire.engines.vocabulary import check_ids
+from turnwire.token_ids import TokenIds
 from turnwire.turns import Sampling
 
 __all__ = ["add_of", "probe_of"]
@@ -77,14 +78,14 @@ def _add(request_id: str, prompt: list[int], params: dict[str, object], salt: st
 
 
 def _prompt(ids: Sequence[int], window: int, vocabulary: int) -> list[int]:
-    prompt = ids if isinstance(ids, list) else list(ids)
+    prompt = ids[:] if isinstance(ids, TokenIds) else list(ids)
     if not prompt:
         raise EngineError("invalid_request", "the prompt is empty; it needs at least one token")
     if len(prompt) >= window:
         raise EngineError(
             "context_overflow", f"prompt is too long: {len(prompt)} tokens > {window - 1} that leave room for an answer"
         )
-    check_ids(prompt, vocabulary)
+    check_ids(ids, vocabulary)
     return prompt
 
 

@@ -49,12 +49,13 @@ class DirectAnswer:
     """The streamed answer to one request, written by plain calls. It is begun here and ended by ASGI's own last
     message, so that uvicorn goes on with the connection as always."""
 
-    __slots__ = ("_chunked", "_cycle", "_protocol", "_write", "listener")
+    __slots__ = ("_chunked", "_cycle", "_head", "_protocol", "_write", "listener")
 
     def __init__(self, protocol: _BoundedHttp, cycle: RequestResponseCycle) -> None:
         self._protocol = protocol
         self._cycle = cycle
         self._chunked = True
+        self._head = b""
         self._write = cycle.transport.write
         self.listener: Listener | None = None
 
@@ -71,7 +72,7 @@ class DirectAnswer:
             listener.gone()
 
     def start(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        """Send a status of 200 and the headers."""
+        """Send a status of 200 and the headers, together with what is written in the same step."""
         cycle = self._cycle
         if cycle.disconnected:
             return
@@ -83,12 +84,23 @@ class DirectAnswer:
         framing = b"transfer-encoding: chunked\r\n" if self._chunked else b""
         closing = b"" if cycle.keep_alive else b"connection: close\r\n"
         lines = b"".join(b"%b: %b\r\n" % header for header in headers)
-        self._write(STATUS_LINE[200] + lines + framing + closing + b"\r\n")
+        self._head = STATUS_LINE[200] + lines + framing + closing + b"\r\n"
+        self._protocol.loop.call_soon(self._send_head)
+
+    def _send_head(self) -> None:
+        head, self._head = self._head, b""
+        if head and not self._cycle.disconnected:
+            self._write(head)
 
     def write(self, data: bytes) -> None:
         """Send more of the body."""
-        if not self._cycle.disconnected:
-            self._write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+        if self._cycle.disconnected:
+            return
+        if self._chunked:
+            data = b"%x\r\n%b\r\n" % (len(data), data)
+        if self._head:
+            data, self._head = self._head + data, b""
+        self._write(data)
 
 
 class _HeadTooLarge(Exception):

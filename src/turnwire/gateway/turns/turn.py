@@ -311,7 +311,7 @@ class Turn:
         if not data:
             return
         if not self.opened:
-            self._open()
+            data = self._opening() + data
         closed = self._stamping.closed
         if closed == len(self.record.dispatches):
             self.sink.write(data)
@@ -506,13 +506,15 @@ class Turn:
             self._open()
 
     def _open(self) -> None:
-        if self.opened:
-            return
+        if not self.opened and (data := self._opening()):
+            self.sink.write(data)
+
+    def _opening(self) -> bytes:
+        """Open the answer; what it begins with goes out with the first of the output, if that is there."""
         self.opened = True
         self.sink.open()
-        if self._head:
-            self.sink.write(self._head)
         steering = (self._first_call, self._stops, self.record.reply)
         steered = any(each is not None for each in steering)
         if self._parser is not None and not steered:
             self._feed = self._parser.feed
+        return self._head

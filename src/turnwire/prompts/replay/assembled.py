@@ -6,24 +6,23 @@ switches, and turns recalled under the same scope. Memory is bounded; several th
 
 from __future__ import annotations
 
-from array import array
 from collections import OrderedDict
 from threading import Lock
 
 import msgspec
 
 from turnwire.prompts.prompt import Section
+from turnwire.token_ids import TokenIds
 from turnwire.turns import Note
 
 __all__ = ["AssembledPrompt", "AssembledPromptCache"]
 
 
 class AssembledPrompt(msgspec.Struct, frozen=True):
-    """A prompt up to the place where an assistant turn begins. `packed` are its ids again, four bytes each; `notes` are
-    those of its rendered parts; `grown_from` is the key of the one it was made from."""
+    """A prompt up to the place where an assistant turn begins. `notes` are those of its rendered parts; `grown_from` is
+    the key of the one it was made from."""
 
-    ids: list[int]
-    packed: array[int]
+    ids: TokenIds
     sections: tuple[Section, ...]
     notes: tuple[Note, ...]
     grown_from: bytes | None = None

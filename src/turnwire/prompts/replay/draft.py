@@ -28,6 +28,7 @@ from turnwire.prompts.replay.splicer import TemplateSplicer, Text, UnknownTurnEn
 from turnwire.prompts.replay.tokenized_text import TokenizedText
 from turnwire.prompts.templates.control_text import Marks
 from turnwire.prompts.templates.template import TemplateFailure
+from turnwire.token_ids import TokenIds
 from turnwire.turns import Message, Note, ReasoningBlock, Tool
 
 if TYPE_CHECKING:
@@ -259,39 +260,37 @@ class Draft:
         """The prompt around the turns that were found; kept for the next one where all of them are settled."""
         turns, base, scope = found.turns, found.base, self._scope
         stops = [*sorted(turns), len(self._messages)]
-        ids = base.ids.copy() if base is not None else []
-        packed = base.packed[:] if base is not None else array("I")
+        ids = base.ids if base is not None else TokenIds()
         sections = list(base.sections) if base is not None else []
         said = list(base.notes) if base is not None else []
         self._notes.extend(said)
         last: TokenizedText | None = None
         if base is None:
             last = self._head(stops[0], turns.get(stops[0]))
-            if not isinstance(last.ids, array):  # a rendering's own list, shared with nobody who changes it
-                ids, packed = list(last.ids), last.packed[:] if last.packed is not None else array("I", last.ids)
-                sections += last.sections
-            else:
-                _append(ids, packed, sections, last)
+            ids = last.ids
+            sections += last.sections
             said += last.notes
+        fresh = array("I")
         for position, end in pairwise(stops):
-            turn = turns[position]
-            sections.append(Section("turn" if turn.exact else "message", position, len(ids), len(ids) + len(turn.ids)))
-            ids.extend(turn.ids)
-            packed.extend(turn.ids)
-            last = self._bridge(position, end, turn, turns.get(end))
-            _append(ids, packed, sections, last)
+            turn, at = turns[position], len(ids) + len(fresh)
+            sections.append(Section("turn" if turn.exact else "message", position, at, at + len(turn.ids)))
+            fresh.extend(turn.ids)
+            last, at = self._bridge(position, end, turn, turns.get(end)), at + len(turn.ids)
+            sections.extend(Section(part.kind, part.index, at + part.start, at + part.end) for part in last.sections)
+            fresh.extend(last.ids.packed)
             said += last.notes
+        if fresh:
+            ids = ids.grown(len(ids), fresh)
         tail = (last.tail if last is not None else None) or ""
         if scope is not None and found.settled:
             key = self._assembled_key(scope, len(self._messages), sorted(self._plan.exact), self._args(None))
-            kept = AssembledPrompt(ids.copy(), packed[:], tuple(sections), tuple(said), found.key)
+            kept = AssembledPrompt(ids, tuple(sections), tuple(said), found.key)
             self._builder.assembled.put(key, kept)
         begun: BegunTurn | None = None
         if self._shown.begun is not None:
             started = self._encoded(self._shown.begun)
             sections.append(Section("message", len(self._messages), len(ids), len(ids) + len(started)))
-            ids.extend(started)
-            packed.extend(started)
+            ids = ids.grown(len(ids), started)
             words = self._unmarked(self._shown.begun)[0]
             tail += words
             if words and not words.lstrip().startswith((self._traits.thought_open or "<think>", "<think>")):
@@ -305,7 +304,6 @@ class Draft:
             stamp=self._builder.template.stamp,
             foresight=self._foresight(tail) if self._shown.begun is None else None,
             begun=begun,
-            packed=packed,
         )
 
     def _foresight(self, tail: str) -> Foresight:
@@ -373,7 +371,7 @@ class Draft:
         rendering = Rendering(key, grown_text, text.tail, notes, grows.shared if grows is not None else None)
         self._builder.renderings.put(opening, rendering)
         piece = _as_tokenized(rendering)
-        self._builder.memory.put(key, msgspec.structs.replace(piece, ids=grown_text.packed, packed=None))
+        self._builder.memory.put(key, piece)
         return piece
 
     def _continued(self, kept: Rendering | None, end: int, args: Mapping[str, Any]) -> ContinuedText | None:
@@ -433,21 +431,12 @@ class Draft:
             end=end,
             literal=literal,
         )
-        return TokenizedText(ids=found.packed, sections=found.sections, tail=text.tail, notes=notes)
+        return TokenizedText(ids=found.ids, sections=found.sections, tail=text.tail, notes=notes)
 
 
 def _as_tokenized(rendering: Rendering) -> TokenizedText:
     text = rendering.text
-    return TokenizedText(
-        ids=text.ids, packed=text.packed, sections=text.sections, tail=rendering.tail, notes=rendering.notes
-    )
-
-
-def _append(ids: list[int], packed: array[int], sections: list[Section], piece: TokenizedText) -> None:
-    base = len(ids)
-    sections.extend(Section(part.kind, part.index, base + part.start, base + part.end) for part in piece.sections)
-    ids.extend(piece.ids)
-    packed.extend(piece.ids)
+    return TokenizedText(ids=text.ids, sections=text.sections, tail=rendering.tail, notes=rendering.notes)
 
 
 def _digest(*parts: bytes) -> bytes:

@@ -6,7 +6,6 @@ comes after it. Memory is bounded; several threads may share one cache.
 
 from __future__ import annotations
 
-from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 from threading import Lock
@@ -16,17 +15,17 @@ import msgspec
 from turnwire.prompts.prompt import Section, Tokenizer
 from turnwire.prompts.replay.sections import FoundMessage, label_messages, label_tools, labels_of
 from turnwire.prompts.replay.tokenized_text import Label, sections_of, tokenized
+from turnwire.token_ids import TokenIds
 from turnwire.turns import Message, Note, Tool
 
-_TOKEN_BYTES = 44  # a number, the place in a list that refers to it, and the same four bytes packed
+_TOKEN_BYTES = 12  # four packed, and what its number takes in JSON with a comma
 
 __all__ = ["GrownText", "Rendering", "RenderingCache", "common_items", "grown"]
 
 
 class GrownText(msgspec.Struct, frozen=True):
     """A text with everything that was found in it. `limit` is where its generation header begins; `digests` name the
-    messages it shows; the tools' names are found before `tools_end`; `starts` count the tokens before each label.
-    `packed` are its ids again, four bytes each."""
+    messages it shows; the tools' names are found before `tools_end`; `starts` count the tokens before each label."""
 
     text: str
     limit: int
@@ -37,8 +36,7 @@ class GrownText(msgspec.Struct, frozen=True):
     missed: list[tuple[int, str]]
     labels: list[Label]
     starts: list[int]
-    ids: list[int]
-    packed: array[int]
+    ids: TokenIds
     sections: tuple[Section, ...]
 
     @property
@@ -109,11 +107,8 @@ def grown(
         found, missed = labelling.found, [*((-1, name) for name in unseen), *labelling.missed]
         labels = labels_of(found, offered, limit, tail=bool(tail), start=start, end=end)
         ids, starts = tokenized(tokenizer, text, labels, literal)
-        sections = sections_of(labels, starts, len(ids))
-        packed = array("I", ids)
-        return GrownText(
-            text, limit, digests[:end], found, offered, tools_end, missed, labels, starts, ids, packed, sections
-        )
+        sections, whole = sections_of(labels, starts, len(ids)), TokenIds(ids)
+        return GrownText(text, limit, digests[:end], found, offered, tools_end, missed, labels, starts, whole, sections)
     last = base.found[kept - 1]
     labelling = label_messages(text, limit, messages, range(last.index + 1, end), last.at + 1)
     found = base.found[:kept] + labelling.found
@@ -124,15 +119,13 @@ def grown(
     fresh = labels_of(found[kept - 1 :], (), limit, tail=bool(tail), start=start, end=end, begins=place == 0)
     ids, starts = tokenized(tokenizer, text, fresh, literal, at=last.start, before=before)
     labels, starts = base.labels[:place] + fresh, base.starts[:place] + starts
-    packed = base.packed[:before]
-    packed.extend(ids)
-    ids = base.ids[:before] + ids
+    whole = base.ids.grown(before, ids)
     same = len(base.sections)
     while same and base.sections[same - 1].end > before:
         same -= 1
-    sections = base.sections[:same] + sections_of(fresh, starts[place:], len(ids))
+    sections = base.sections[:same] + sections_of(fresh, starts[place:], len(whole))
     return GrownText(
-        text, limit, digests[:end], found, base.tools, base.tools_end, missed, labels, starts, ids, packed, sections
+        text, limit, digests[:end], found, base.tools, base.tools_end, missed, labels, starts, whole, sections
     )
 
 

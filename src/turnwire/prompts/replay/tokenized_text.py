@@ -7,13 +7,13 @@ be shared by threads.
 from __future__ import annotations
 
 import threading
-from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 
 import msgspec
 
 from turnwire.prompts.prompt import Section, Tokenizer
+from turnwire.token_ids import TokenIds
 from turnwire.turns import Note
 
 __all__ = ["Label", "TokenizedText", "TokenizedTextCache", "sections_of", "tokenized"]
@@ -31,10 +31,9 @@ class Label(msgspec.Struct, frozen=True, gc=False):
 
 class TokenizedText(msgspec.Struct, frozen=True, kw_only=True):
     """Tokenized text; `sections` count from the piece's own start. `tail` is its generation header, None where it was
-    not looked for; `notes` say what its rendering had to leave out. `packed` are its ids again, if they are a list."""
+    not looked for; `notes` say what its rendering had to leave out."""
 
-    ids: Sequence[int]
-    packed: array[int] | None = None
+    ids: TokenIds
     sections: tuple[Section, ...]
     tail: str | None = None
     notes: tuple[Note, ...] = ()

@@ -1,0 +1,104 @@
+"""The token ids of a prompt, kept so that the next prompt can be made from them without touching each one.
+
+Promise: a sequence of whole numbers that never changes, equal to any other sequence of the same numbers. Growing one
+copies four bytes for each id that stays; its JSON text is written once, and of one that grew only the new end.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from typing import overload
+
+import msgspec
+
+__all__ = ["TokenIds", "ids_json"]
+
+_encode = msgspec.json.Encoder().encode
+_NEAR = 4096  # ids; to write the whole text anew takes less time than to step over more of them
+
+
+class TokenIds(Sequence[int]):
+    """See the module's promise. `packed` are the ids, four bytes each; nobody may change them."""
+
+    __slots__ = ("_base", "_most", "_text", "packed")
+
+    def __init__(self, ids: Iterable[int] = ()) -> None:
+        self.packed = array("I", ids)
+        self._text: bytes | None = None
+        # The text of those it grew from, how many they are, and how many of them are here.
+        self._base: tuple[bytes, int, int] | None = None
+        self._most: int | None = None
+
+    def grown(self, kept: int, fresh: Sequence[int]) -> TokenIds:
+        """The first `kept` of these ids, and then `fresh`."""
+        made = TokenIds()
+        made.packed = self.packed[:kept]
+        made.packed.extend(fresh if isinstance(fresh, array) else array("I", fresh))
+        if self._text is not None:
+            made._base = (self._text, len(self.packed), kept)
+        if self._most is not None:
+            made._most = max(self._most, max(fresh, default=0))
+        return made
+
+    def below(self, count: int) -> bool:
+        """Whether every id is below `count`."""
+        # Of ids that grew, the most may have been among those that were left out.
+        if self._most is None or self._most >= count:
+            self._most = max(self.packed, default=0)
+        return self._most < count
+
+    @property
+    def json(self) -> bytes:
+        """The ids as a JSON list."""
+        if self._text is None:
+            self._text = self._written()
+            self._base = None
+        return b"[%b]" % self._text
+
+    def _written(self) -> bytes:
+        if self._base is None:
+            return _encode(self.packed.tolist())[1:-1]
+        text, size, kept = self._base
+        if size - kept > _NEAR:
+            return _encode(self.packed.tolist())[1:-1]
+        end = len(text)
+        for _ in range(size - kept):
+            end = max(text.rfind(b",", 0, end), 0)
+        fresh = _encode(self.packed[kept:].tolist())[1:-1]
+        return b"%b,%b" % (text[:end], fresh) if kept and fresh else text[:end] + fresh
+
+    def __len__(self) -> int:
+        return len(self.packed)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.packed)
+
+    @overload
+    def __getitem__(self, place: int) -> int: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[int]: ...
+    def __getitem__(self, place: int | slice) -> int | list[int]:
+        if isinstance(place, slice):
+            return self.packed[place].tolist()
+        return self.packed[place]
+
+    def __add__(self, other: Sequence[int]) -> list[int]:
+        return [*self.packed, *other]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, TokenIds):
+            return self.packed == other.packed
+        if isinstance(other, list | tuple | array):
+            return len(other) == len(self.packed) and self.packed.tolist() == list(other)
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"TokenIds({self.packed.tolist()!r})"
+
+
+def ids_json(ids: Sequence[int]) -> msgspec.Raw:
+    """A prompt's ids as a JSON list, to be put into a request as it is."""
+    return msgspec.Raw(ids.json if isinstance(ids, TokenIds) else _encode(list(ids)))
