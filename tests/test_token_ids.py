@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwire.token_ids import TokenIds, ids_json
+from turnwire.token_ids import TokenIds, ids_json, ids_msgpack
 
 IDS = st.lists(st.integers(0, 2**32 - 1), max_size=40)
 GROWTH = st.lists(st.tuples(st.floats(0, 1), IDS, st.booleans()), max_size=8)
@@ -30,6 +30,7 @@ def test_ids_that_grew_are_those_made_at_once(first: list[int], growth: list[tup
         assert grown.below(max(expected, default=0) + 1)
         assert not expected or not grown.below(max(expected))
     assert grown.json == TokenIds(expected).json == msgspec.json.encode(expected)
+    assert msgspec.msgpack.decode(grown.msgpack) == expected
 
 
 @pytest.mark.parametrize("dropped", [0, 1, 4096, 4097, 9000])
@@ -59,3 +60,4 @@ def test_they_are_a_sequence_like_any_other() -> None:
 def test_a_request_holds_them_as_a_list() -> None:
     for ids in (TokenIds([1, 2]), [1, 2], (1, 2)):
         assert msgspec.json.encode({"prompt": ids_json(ids)}) == b'{"prompt":[1,2]}'
+        assert msgspec.msgpack.decode(msgspec.msgpack.encode({"prompt": ids_msgpack(ids)})) == {"prompt": [1, 2]}

@@ -67,7 +67,7 @@ class Add(msgspec.Struct, array_like=True):
     """A request. Positions that nothing here sets are None; those after the last are left out."""
 
     request_id: str
-    prompt_token_ids: list[int]
+    prompt_token_ids: msgspec.Raw
     mm_features: None
     sampling_params: dict[str, object]
     pooling_params: None

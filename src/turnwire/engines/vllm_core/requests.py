@@ -17,7 +17,7 @@ from turnwire.engines.http.wishes import made
 from turnwire.engines.interface import Constraint, EngineError, GenerateRequest
 from turnwire.engines.vllm_core.layouts import Add
 from turnwire.engines.vocabulary import check_ids
-from turnwire.token_ids import TokenIds
+from turnwire.token_ids import ids_msgpack
 from turnwire.turns import Sampling
 
 __all__ = ["add_of", "probe_of"]
@@ -44,7 +44,7 @@ def add_of(request: GenerateRequest, request_id: str, *, window: int, vocabulary
     """The request to send, or EngineError."""
     prompt = _prompt(request.prompt_ids, window, vocabulary)
     sampling, hints = request.sampling, request.hints
-    room = window - len(prompt)
+    room = window - len(request.prompt_ids)
     params = _wishes(sampling, vocabulary)
     params["max_tokens"] = room if sampling.max_tokens is None else min(_at_least_one(sampling.max_tokens), room)
     if stops := [token for token in request.stop_token_ids if 0 <= token < vocabulary]:
@@ -59,10 +59,12 @@ def add_of(request: GenerateRequest, request_id: str, *, window: int, vocabulary
 def probe_of(request_id: str) -> Add:
     """A request for one token and the log probabilities of the whole vocabulary. Its salt keeps it out of the cache
     that others use."""
-    return _add(request_id, [0], {"max_tokens": 1, "temperature": 0.0, "logprobs": -1}, "turnwire probe", 0)
+    return _add(
+        request_id, ids_msgpack([0]), {"max_tokens": 1, "temperature": 0.0, "logprobs": -1}, "turnwire probe", 0
+    )
 
 
-def _add(request_id: str, prompt: list[int], params: dict[str, object], salt: str | None, priority: int) -> Add:
+def _add(request_id: str, prompt: msgspec.Raw, params: dict[str, object], salt: str | None, priority: int) -> Add:
     return Add(
         request_id=request_id,
         prompt_token_ids=prompt,
@@ -77,16 +79,15 @@ def _add(request_id: str, prompt: list[int], params: dict[str, object], salt: st
     )
 
 
-def _prompt(ids: Sequence[int], window: int, vocabulary: int) -> list[int]:
-    prompt = ids[:] if isinstance(ids, TokenIds) else list(ids)
-    if not prompt:
+def _prompt(ids: Sequence[int], window: int, vocabulary: int) -> msgspec.Raw:
+    if not len(ids):
         raise EngineError("invalid_request", "the prompt is empty; it needs at least one token")
-    if len(prompt) >= window:
+    if len(ids) >= window:
         raise EngineError(
-            "context_overflow", f"prompt is too long: {len(prompt)} tokens > {window - 1} that leave room for an answer"
+            "context_overflow", f"prompt is too long: {len(ids)} tokens > {window - 1} that leave room for an answer"
         )
     check_ids(ids, vocabulary)
-    return prompt
+    return ids_msgpack(ids)
 
 
 def _at_least_one(wanted: int) -> int:
