@@ -19,7 +19,7 @@ from turnwire.engines.scripted.prefix_cache_model import PrefixCache
 from turnwire.engines.scripted.script import Line, Performance, Script
 from turnwire.turns import Sampling
 
-from .toytokenizer import ToyTokenizer
+from ..toytokenizer import ToyTokenizer
 
 EOS = "<|im_end|>"
 
