@@ -10,6 +10,7 @@ import pytest
 
 from turnwire.prompts.prompt import HistoryKey
 from turnwire.prompts.recall.history import History, said_digest
+from turnwire.tool_sets import tool_set
 from turnwire.turns import (
     Block,
     ImageBlock,
@@ -42,7 +43,7 @@ TOOLS = (Tool(name="Write", description="Writes."),)
 def history(messages: Sequence[Message], tools: Sequence[Tool] = TOOLS) -> History:
     digests = [blake2b(msgspec.msgpack.encode(message), digest_size=16).digest() for message in messages]
     said = [said_digest(message) if message.role == "assistant" else b"" for message in messages]
-    return History(messages, digests, said, msgspec.msgpack.encode(tools))
+    return History(messages, digests, said, tool_set(tools))
 
 
 def key(messages: Sequence[Message], tools: Sequence[Tool] = TOOLS) -> HistoryKey:

@@ -20,6 +20,7 @@ from turnwire.continuity.causes import Found, attribute, related
 from turnwire.continuity.shared_prefix import shared_prefix
 from turnwire.continuity.verdict import Verdict
 from turnwire.token_ids import TokenIds
+from turnwire.tool_sets import tool_set
 from turnwire.turns import Conversation, Note, TextBlock
 
 __all__ = [
@@ -303,6 +304,6 @@ def _weight(conversation: Conversation) -> int:
                 total += sys.getsizeof(getattr(block, field, None) or "")
             for part in getattr(block, "content", ()):
                 total += _BLOCK_OVERHEAD + sys.getsizeof(getattr(part, "text", None) or getattr(part, "data", ""))
-    for tool in conversation.tools:
-        total += _BLOCK_OVERHEAD + len(tool.description) + 4 * len(msgspec.json.encode(tool.schema))
+    if conversation.tools:
+        total += _BLOCK_OVERHEAD * len(conversation.tools) + 4 * len(tool_set(conversation.tools).packed)
     return total

@@ -8,7 +8,6 @@ where not, a Note says so. What a prompt shares with an earlier one is neither r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import blake2b
 from operator import attrgetter
 from typing import Literal
 
@@ -30,6 +29,7 @@ from turnwire.prompts.templates.control_text import ControlText, Marks
 from turnwire.prompts.templates.probing.probe import probe
 from turnwire.prompts.templates.template import Renderer, TemplateFailure
 from turnwire.prompts.templates.traits import TemplateTraits
+from turnwire.tool_sets import ToolSet, tool_set
 from turnwire.turns import Conversation, Message, Note, ReasoningBlock, TextBlock, Tool
 
 __all__ = ["PromptBuilder"]
@@ -115,7 +115,7 @@ class PromptBuilder:
             notes.append(noted("tools.unseen"))
         messages = _without_thoughts(stable.messages, plan.bare)
         known = [self.messages.get(message) for message in messages]
-        offered = _encode(stable.tools)
+        offered = tool_set(stable.tools)
         shown = self._shown(messages, known, stable.tools, offered, plan, begun)
         draft = Draft(self, messages, stable.tools, offered, known, shown, plan, notes)
         draft.look_up(recall)
@@ -128,9 +128,7 @@ class PromptBuilder:
         if all(map(_BLOCKS, messages)):
             return stable
         known = [self.messages.get(message) for message in messages]
-        history = History(
-            messages, [k.digest for k in known], [k.said for k in known], msgspec.msgpack.encode(stable.tools)
-        )
+        history = History(messages, [k.digest for k in known], [k.said for k in known], tool_set(stable.tools))
         kept: list[Message] = []
         for position, message in enumerate(messages):
             silent = message.role == "assistant" and not message.blocks
@@ -141,9 +139,9 @@ class PromptBuilder:
                 kept.append(message)
         return msgspec.structs.replace(stable, messages=tuple(kept))
 
-    def _tools_hold_control(self, tools: Sequence[Tool], offered: bytes) -> bool:
+    def _tools_hold_control(self, tools: Sequence[Tool], offered: ToolSet) -> bool:
         """Whether a tool's words may become control; the same tools come with every request."""
-        key = blake2b(offered, digest_size=16).digest()
+        key = offered.digest()
         found = self._tool_sets.get(key)
         if found is None:
             if len(self._tool_sets) >= _MOST_TOOL_SETS:
@@ -156,7 +154,7 @@ class PromptBuilder:
         messages: Sequence[Message],
         known: Sequence[KnownMessage],
         tools: Sequence[Tool],
-        offered: bytes,
+        offered: ToolSet,
         plan: PromptPlan,
         begun: str | None,
     ) -> Shown:

@@ -15,9 +15,13 @@ from turnwire.gateway.door.image_urls import forbidden_reference
 from turnwire.gateway.settings import Settings
 from turnwire.protocols.fields.body import invalid
 from turnwire.protocols.limits import Limits
+from turnwire.tool_sets import tool_set
 from turnwire.turns import Conversation
 
 __all__ = ["RequestLimits", "request_limits"]
+
+_LONGER = 6
+"""JSON takes at most so many times the bytes of msgpack: a control character is six of them."""
 
 
 class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,8 +51,10 @@ class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
         self._check_images(conversation, fetches)
 
     def _check_schemas(self, conversation: Conversation) -> None:
-        for number, tool in enumerate(conversation.tools):
-            self._check_schema(tool.schema, f"tools.{number}")
+        packed = tool_set(conversation.tools).packed
+        if _LONGER * len(packed) > self.schema_bytes or b"pattern" in packed:
+            for number, tool in enumerate(conversation.tools):
+                self._check_schema(tool.schema, f"tools.{number}")
         if conversation.format is not None and conversation.format.schema:
             self._check_schema(conversation.format.schema, "the output format")
 

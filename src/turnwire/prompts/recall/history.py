@@ -16,6 +16,7 @@ import msgspec
 
 from turnwire.conventions import letters_and_digits
 from turnwire.prompts.prompt import HistoryKey
+from turnwire.tool_sets import ToolSet
 from turnwire.turns import Message, OpaqueBlock, ReasoningBlock, TextBlock, ToolCallBlock, ToolResultBlock
 
 __all__ = ["History", "PrefixDigests", "said_digest"]
@@ -37,11 +38,11 @@ class History:
     (`said_digest`), and of its tools."""
 
     def __init__(
-        self, messages: Sequence[Message], digests: Sequence[bytes], said: Sequence[bytes], tools: bytes
+        self, messages: Sequence[Message], digests: Sequence[bytes], said: Sequence[bytes], tools: ToolSet
     ) -> None:
         self._messages = messages
         self._start = 1 if messages and messages[0].role == "system" else 0
-        self._strict = _digest(tools, *digests[: self._start])
+        self._strict = tools.digest(*digests[: self._start])
         self._loose = _undated(messages[0].text) if self._start else _digest(b"")
         own = [
             own if message.role == "assistant" else digest

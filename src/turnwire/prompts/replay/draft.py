@@ -29,6 +29,7 @@ from turnwire.prompts.replay.tokenized_text import TokenizedText
 from turnwire.prompts.templates.control_text import Marks
 from turnwire.prompts.templates.template import TemplateFailure
 from turnwire.token_ids import TokenIds
+from turnwire.tool_sets import ToolSet
 from turnwire.turns import Message, Note, ReasoningBlock, Tool
 
 if TYPE_CHECKING:
@@ -72,15 +73,15 @@ class _Found(msgspec.Struct):
 
 
 class Draft:
-    """The prompt of one conversation in its stable form. `offered` is its tools in bytes, `known` what was found out
-    about each message."""
+    """The prompt of one conversation in its stable form. `offered` is what is known of its tools, `known` of each
+    message."""
 
     def __init__(
         self,
         builder: PromptBuilder,
         messages: Sequence[Message],
         tools: Sequence[Tool],
-        offered: bytes,
+        offered: ToolSet,
         known: Sequence[KnownMessage],
         shown: Shown,
         plan: PromptPlan,
@@ -104,7 +105,7 @@ class Draft:
         self._digests = [each.digest for each in known]
         self._prefixes = PrefixDigests(self._digests)
         self._history = History(messages, self._digests, [each.said for each in known], offered)
-        self._frame = _digest(offered, builder.template.stamp.encode())
+        self._frame = offered.digest(builder.template.stamp.encode())
         self._sizes = [each.size for each in known]
         self._scope: str | None = None
         self._found = _Found({}, settled=False)
