@@ -2,7 +2,8 @@
 
     python -m benchmarks turn_cost [--rounds 3] [--cases growing,same,edited]
 
-20 messages of 8K characters and 200 of 200K (about 50K tokens), ten tokens of answer. growing: each request adds the
+20 messages of 8K characters, the same with the thirty tools that a coding agent offers (75 KB), and 200 of 200K (about
+50K tokens), ten tokens of answer. growing: each request adds the
 last answer and a new question, as agents do; same: the request again; edited: growing, and a message in the middle
 changed each time. Each gateway, API and round has a conversation of its own, so that nothing was prepared by another
 API's turns.
@@ -19,7 +20,12 @@ from benchmarks.measure.session import Session, options
 from benchmarks.measure.usage import cpu_seconds
 from benchmarks.peers.gateways import Gateway
 
-SIZES = {"20 messages": (20, 8_000, 12), "200 messages": (200, 200_000, 6)}
+# Messages, their characters, turns that count, tools.
+SIZES = {
+    "20 messages": (20, 8_000, 12, 0),
+    "20 messages with 30 tools": (20, 8_000, 12, 30),
+    "200 messages": (200, 200_000, 6, 0),
+}
 WARM = 2  # requests before those that count
 SEEN = SHORT.split()[1]
 AFTER = 0.05  # what a gateway still does after the answer belongs to the turn
@@ -46,11 +52,11 @@ def main(arguments: list[str]) -> None:
 
 def _measure(gateway: Gateway, api: Api, size: str, case: str, number: int) -> tuple[float, float]:
     """CPU seconds of a turn, and the median time to its first text."""
-    messages, characters, turns = SIZES[size]
+    messages, characters, turns, tools = SIZES[size]
     said = [*history((gateway.name, api, size, case, number), messages, characters), Said("user", "Go on.")]
     requests: list[bytes] = []
     for turn in range(WARM + turns):
-        requests.append(body(api, said))
+        requests.append(body(api, said, tools=tools))
         if case != "same":
             said = [*said, Said("assistant", SHORT), Said("user", f"Go on with step {turn}.")]
         if case == "edited":

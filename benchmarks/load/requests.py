@@ -34,9 +34,10 @@ class Said(NamedTuple):
     text: str
 
 
-def body(api: Api, messages: Sequence[Said], system: str = "You are an agent.") -> bytes:
-    """A streaming request that ends with the last of `messages`."""
-    asked: dict[str, Any] = {"model": MODEL, "stream": True, "tools": _tools(api)}
+def body(api: Api, messages: Sequence[Said], system: str = "You are an agent.", tools: int = 0) -> bytes:
+    """A streaming request that ends with the last of `messages`. It offers so many `tools` beside the few that are
+    called."""
+    asked: dict[str, Any] = {"model": MODEL, "stream": True, "tools": _tools(api, tools)}
     if api == "responses":
         asked |= {"instructions": system, "max_output_tokens": 32000, "input": [_item(m) for m in messages]}
     else:
@@ -54,9 +55,9 @@ def _item(message: Said) -> dict[str, Any]:
     return {"type": "message", "role": message.role, "content": [{"type": kind, "text": message.text}]}
 
 
-def _tools(api: Api) -> list[dict[str, Any]]:
+def _tools(api: Api, more: int) -> list[dict[str, Any]]:
     tools: list[dict[str, Any]] = []
-    for name, (description, properties) in _TOOLS.items():
+    for name, (description, properties) in [*_TOOLS.items(), *_more_tools()[:more]]:
         schema = {"type": "object", "properties": properties, "required": list(properties)}
         about: dict[str, Any] = {"name": name, "description": description}
         if api == "messages":
@@ -66,6 +67,19 @@ def _tools(api: Api) -> list[dict[str, Any]]:
         else:
             tools.append({"type": "function", "function": about | {"parameters": schema}})
     return tools
+
+
+@functools.cache
+def _more_tools() -> list[tuple[str, tuple[str, dict[str, Any]]]]:
+    """Tools with as many words as those of coding agents: some 2.5 KB each."""
+    source = random.Random("tools")
+    return [
+        (
+            f"Tool{number}",
+            (passage(source, 1000), {f"option_{n}": _STRING | {"description": passage(source, 120)} for n in range(8)}),
+        )
+        for number in range(30)
+    ]
 
 
 def history(seed: object, messages: int, characters: int) -> list[Said]:

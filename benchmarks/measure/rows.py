@@ -37,6 +37,9 @@ ROWS = (
     Row("stream", "paced, 64 x 50 tokens/s", "cpu_us", "CPU per output token, 64 streams x 50 tokens/s, µs"),
     Row("stream", "saturated, 64 streams", "cpu_us", "the same, as fast as the engine sends, µs"),
     Row("turn_cost", "20 messages, growing", "cpu_ms", "CPU per turn of an agent, 20 messages before it, ms"),
+    Row(
+        "turn_cost", "20 messages with 30 tools, growing", "cpu_ms", "the same with 30 tools, as coding agents have, ms"
+    ),
     Row("turn_cost", "200 messages, growing", "cpu_ms", "the same, 200 messages of 200K characters, ms"),
     Row("turn_cost", "200 messages, edited", "cpu_ms", "the same, and one in the middle was edited, ms"),
     Row("first_token", "first request", "first_ms", "time to first token of an API's first request, ms"),
