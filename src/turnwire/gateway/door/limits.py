@@ -23,6 +23,8 @@ __all__ = ["RequestLimits", "request_limits"]
 _LONGER = 6
 """JSON takes at most so many times the bytes of msgpack: a control character is six of them."""
 
+_PATTERN_NAMES = tuple(msgspec.msgpack.encode(name) for name in ("pattern", "patternProperties"))
+
 
 class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
     """`wire` is for the decoders; the rest is checked here. `urls` lets references to images through to an engine that
@@ -52,7 +54,7 @@ class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     def _check_schemas(self, conversation: Conversation) -> None:
         packed = tool_set(conversation.tools).packed
-        if _LONGER * len(packed) > self.schema_bytes or b"pattern" in packed:
+        if _LONGER * len(packed) > self.schema_bytes or any(name in packed for name in _PATTERN_NAMES):
             for number, tool in enumerate(conversation.tools):
                 self._check_schema(tool.schema, f"tools.{number}")
         if conversation.format is not None and conversation.format.schema:
