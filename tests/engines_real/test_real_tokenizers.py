@@ -23,7 +23,7 @@ import xllamacpp
 
 from turnwire.engines.embedded.downloads import cache_folder
 from turnwire.prompts.tokenizers import part_cache as prefix_cache
-from turnwire.prompts.tokenizers.load import HFTokenizer, load_tokenizer
+from turnwire.prompts.tokenizers.load import HFTokenizer, from_library, load_tokenizer
 from turnwire.prompts.tokenizers.part_cache import PrefixTokenizer
 from turnwire.prompts.tokenizers.patterns import PATTERNS
 
@@ -114,7 +114,8 @@ def test_the_cache_gives_the_ids_of_the_whole(family: tuple[str, HFTokenizer], m
 
 
 def test_streamed_text_is_the_librarys(family: tuple[str, HFTokenizer]) -> None:
-    _, tokenizer = family
+    name, tokenizer = family
+    library = tokenizers.Tokenizer.from_file(str(from_npm(name) / "tokenizer.json"))
     chance = random.Random(3)
     for text in texts(4, 400, list(tokenizer.special_tokens)):
         ids = tokenizer.encode(text)
@@ -125,7 +126,19 @@ def test_streamed_text_is_the_librarys(family: tuple[str, HFTokenizer]) -> None:
                 size = chance.choice((1, 1, 2, 3, 9))
                 given += detokenizer.feed(ids[place : place + size])
                 place += size
-            assert given + detokenizer.flush() == tokenizer._inner.decode(ids, skip_special_tokens=skip)
+            assert given + detokenizer.flush() == library.decode(ids, skip_special_tokens=skip)
+
+
+def test_whichever_library_encodes_the_ids_are_the_reference_s(family: tuple[str, HFTokenizer]) -> None:
+    name, tokenizer = family
+    reference = from_library(tokenizers.Tokenizer.from_file(str(from_npm(name) / "tokenizer.json")), name=name)
+    for text in texts(9, 400, list(tokenizer.special_tokens)):
+        assert tokenizer.encode(text) == reference.encode(text)
+        assert tokenizer.encode_plain(text, True) == reference.encode_plain(text, True)
+        assert tokenizer.encode_plain(text, False) == reference.encode_plain(text, False)
+    assert (tokenizer.vocab_size, tokenizer.density) == (reference.vocab_size, reference.density)
+    for token in range(0, tokenizer.vocab_size + 64, 7):
+        assert tokenizer.decode([token]) == reference.decode([token])
 
 
 def merged(word: bytes, ranks: dict[bytes, int]) -> list[int]:

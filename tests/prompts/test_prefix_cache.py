@@ -10,9 +10,10 @@ import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_tokenizers import SHIPPED
 
 from turnwire.prompts.tokenizers import part_cache as prefix_cache
-from turnwire.prompts.tokenizers.load import HFTokenizer, load_tokenizer
+from turnwire.prompts.tokenizers.load import HFTokenizer, from_library, load_tokenizer
 from turnwire.prompts.tokenizers.part_cache import PrefixTokenizer
 
 OWN = load_tokenizer()
@@ -43,13 +44,13 @@ TEXTS = st.lists(st.sampled_from(AWKWARD) | st.text(max_size=3), max_size=40).ma
 
 def variant(**changes: Any) -> HFTokenizer:
     """The shipped tokenizer with other steps or other added tokens."""
-    whole = json.loads(OWN._inner.to_str())
+    whole = json.loads(SHIPPED.read_text(encoding="utf-8"))
     for text, flags in changes.pop("flags", {}).items():
         for token in whole["added_tokens"]:
             if token["content"] == text:
                 token.update(flags)
     whole.update(changes)
-    return HFTokenizer(tokenizers.Tokenizer.from_str(json.dumps(whole)), name="variant")
+    return from_library(tokenizers.Tokenizer.from_str(json.dumps(whole)), name="variant")
 
 
 def metaspace(scheme: str) -> HFTokenizer:
@@ -62,7 +63,7 @@ def metaspace(scheme: str) -> HFTokenizer:
     inner.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(prepend_scheme=scheme, split=False)
     inner.decoder = tokenizers.decoders.Metaspace(prepend_scheme=scheme, split=False)
     inner.add_special_tokens(["<|im_start|>", "<|im_end|>"])
-    return HFTokenizer(inner, name=scheme)
+    return from_library(inner, name=scheme)
 
 
 VARIANTS = {

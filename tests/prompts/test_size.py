@@ -8,11 +8,12 @@ import pytest
 import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
+from test_tokenizers import SHIPPED
 
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.size import may_exceed, minimum_tokens
 from turnwire.prompts.templates.template import default_template
-from turnwire.prompts.tokenizers.load import HFTokenizer, load_tokenizer
+from turnwire.prompts.tokenizers.load import from_library, load_tokenizer
 from turnwire.turns import Conversation, ImageBlock, Message, TextBlock, ToolResultBlock
 
 OWN = load_tokenizer()
@@ -53,8 +54,8 @@ def test_what_is_far_too_long_is_known_without_reading_it_all() -> None:
 @pytest.mark.parametrize("greedy", [False, True])
 def test_nothing_is_said_of_vocabularies_without_a_bound(greedy: bool) -> None:
     if greedy:
-        inner = tokenizers.Tokenizer.from_str(OWN._inner.to_str())
+        inner = tokenizers.Tokenizer.from_file(str(SHIPPED))
         inner.add_special_tokens([tokenizers.AddedToken("<eat>", rstrip=True)])
     else:
         inner = tokenizers.Tokenizer(tokenizers.models.Unigram([("<unk>", 0.0), ("a", -1.0)], unk_id=0))
-    assert minimum_tokens(asked("a" * 100_000), HFTokenizer(inner, name="odd"), enough=10) == 0
+    assert minimum_tokens(asked("a" * 100_000), from_library(inner, name="odd"), enough=10) == 0

@@ -7,9 +7,21 @@ bytes are replaced may differ, and only in vocabularies that are not byte-level.
 from __future__ import annotations
 
 from codecs import utf_8_decode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
-__all__ = ["ByteDetokenizer", "TokenBytes", "WindowDetokenizer", "byte_alphabet"]
+from turnwire.prompts.prompt import Detokenizer
+from turnwire.prompts.tokenizers.facts import AddedToken
+
+__all__ = [
+    "ByteDecoding",
+    "ByteDetokenizer",
+    "Decoding",
+    "TokenBytes",
+    "WindowDecoding",
+    "WindowDetokenizer",
+    "byte_alphabet",
+]
 
 _REPLACEMENT = "\ufffd"
 _HELD_IDS = 8
@@ -109,3 +121,37 @@ class WindowDetokenizer:
         self._window.clear()
         self._given = 0
         return text
+
+
+class Decoding(Protocol):
+    """How a tokenizer's ids become text."""
+
+    def detokenizer(self, skip_special: bool) -> Detokenizer: ...
+
+    def decode(self, ids: Sequence[int], skip_special: bool) -> str: ...
+
+
+class ByteDecoding:
+    """Of a byte-level vocabulary: `spell` gives a token as it is written there, `added` are those written as text."""
+
+    def __init__(self, spell: Callable[[int], str | None], added: Mapping[int, AddedToken]) -> None:
+        self._whole = TokenBytes(spell, {id_: token.content.encode() for id_, token in added.items()})
+        kept = {id_: b"" if token.special else token.content.encode() for id_, token in added.items()}
+        self._skipping = TokenBytes(spell, kept)
+
+    def detokenizer(self, skip_special: bool) -> Detokenizer:
+        return ByteDetokenizer(self._skipping if skip_special else self._whole)
+
+    def decode(self, ids: Sequence[int], skip_special: bool) -> str:
+        detokenizer = self.detokenizer(skip_special)
+        return detokenizer.feed(ids) + detokenizer.flush()
+
+
+class WindowDecoding:
+    """Of every other vocabulary: `decode` is a library's."""
+
+    def __init__(self, decode: Callable[[Sequence[int], bool], str]) -> None:
+        self.decode = decode
+
+    def detokenizer(self, skip_special: bool) -> Detokenizer:
+        return WindowDetokenizer(lambda ids: self.decode(ids, skip_special))

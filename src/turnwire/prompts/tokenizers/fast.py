@@ -1,24 +1,24 @@
-"""A faster encoder, which the server brings where it is built for the machine; taken only where it gives the same ids.
+"""A faster library, which the server brings where it is built for the machine; taken only where it gives the same ids.
 
-Promise: `equal_encoder` compares it with the reference on texts that exercise what tokenizers differ in (added tokens,
-blanks, digits, scripts, broken sequences) and gives None at the first difference.
+Promise: `compared` holds it against the reference on texts that exercise what tokenizers differ in (added tokens,
+blanks, digits, scripts, broken sequences) and on every id of the vocabulary, and says how much of the reference it can
+stand in for.
 """
 
 from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import msgspec
+from turnwire.prompts.tokenizers.detokenizer import ByteDecoding, Decoding
+from turnwire.prompts.tokenizers.facts import Facts
+from turnwire.prompts.tokenizers.hf import Encoder
+from turnwire.prompts.tokenizers.reference import Reference
 
-from turnwire.prompts.tokenizers.hf import BatchEncoder
-
-if TYPE_CHECKING:
-    import tokenizers
-
-__all__ = ["equal_encoder"]
+__all__ = ["FastEncoder", "compared", "import_fast"]
 
 _PROBES = (
     "",
@@ -32,43 +32,90 @@ _PROBES = (
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa=================================--------- ~~~~ ////",
 )
 
-
-class _Cuts(msgspec.Struct):
-    """What a tokenizer's file does to the length of what it encodes; prompts want none of it."""
-
-    truncation: dict[str, Any] | None = None
-    padding: dict[str, Any] | None = None
+# Engines pad their vocabularies: ids a little beyond the last one are asked for too.
+_BEYOND = 1024
 
 
-def equal_encoder(reference: tokenizers.Tokenizer, described: str) -> BatchEncoder | None:
-    """fastokens' encoder for the same `tokenizer.json` text, where it is installed, can read it and agrees; else
-    None."""
+class FastEncoder:
+    """fastokens' tokenizer as an `Encoder`; `plainly` encodes text in which no control token is recognised."""
+
+    fast = True
+
+    def __init__(self, inner: Any, plainly: Callable[[str, bool], list[int]]) -> None:
+        self._inner = inner
+        self.encode_uncontrolled = plainly
+
+    def encode(self, text: str) -> list[int]:
+        found: list[int] = self._inner.encode(text).ids
+        return found
+
+    def encode_many(self, texts: list[str]) -> list[list[int]]:
+        return [self._inner.encode(text).ids for text in texts]
+
+
+def import_fast() -> Any | None:
+    """fastokens; None where it is not installed."""
     # Each of its own threads takes tens of megabytes and longer to start than a whole prompt takes without them.
     os.environ.setdefault("FASTOKENS_BPE_THREADS", "1")
     try:
-        fastokens: Any = import_module("fastokens")
+        return import_module("fastokens")
     except ImportError:
         return None
+
+
+def compared(fast: Any | None, reference: Reference) -> tuple[Encoder, Decoding]:
+    """What encodes and what decodes: the reference where `fast` (fastokens' tokenizer of the same file) is None or
+    encodes otherwise; both of them where it only encodes alike; `fast` alone where it is equal in everything, and then
+    nothing given out holds the reference."""
+    if fast is None or not _encodes_alike(fast, reference):
+        return reference, reference.decoding
+    if _stands_in(fast, reference):
+        return FastEncoder(fast, _ordinary(fast)), ByteDecoding(fast.id_to_token, reference.facts.added)
+    return FastEncoder(fast, reference.encode_uncontrolled), reference.decoding
+
+
+def _encodes_alike(fast: Any, reference: Reference) -> bool:
+    def encodings() -> Iterator[tuple[object, object]]:
+        fast.no_truncation()
+        fast.no_padding()
+        for probe in _probes(reference.facts):
+            yield fast.encode(probe).ids, reference.encode(probe)
+
+    return _equal(encodings())
+
+
+def _stands_in(fast: Any, reference: Reference) -> bool:
+    """Whether text in which no token is recognised, and every token's spelling, are equal too. An added token that is
+    ordinary text is recognised by the reference there, and not by `fast`."""
+    facts = reference.facts
+    if facts.ordinary or facts.first_differs or not facts.byte_level:
+        return False
+    plainly, ids = _ordinary(fast), range(max(facts.size, *facts.added, 0) + _BEYOND)
+    return _equal(
+        (plainly(probe, first), reference.encode_uncontrolled(probe, first))
+        for probe in _probes(facts)
+        for first in (True, False)
+    ) and _equal((fast.id_to_token(id_), reference.spell(id_)) for id_ in ids)
+
+
+def _ordinary(fast: Any) -> Callable[[str, bool], list[int]]:
+    def plainly(text: str, first: bool) -> list[int]:
+        found: list[int] = fast.encode_ordinary(text).ids
+        return found
+
+    return plainly
+
+
+def _equal(pairs: Iterable[tuple[object, object]]) -> bool:
     try:
-        cuts = msgspec.json.decode(described, type=_Cuts)
-        if cuts.truncation is not None or cuts.padding is not None:
-            reference.no_truncation()
-            reference.no_padding()
-            described = reference.to_str()
-        fast = fastokens.Tokenizer.from_json_str(described)
-        added = [token.content for token in reference.get_added_tokens_decoder().values()]
-        probes = [*_PROBES, "x ".join(added[:64]), " x".join(added[-64:]), *_mixed(added[:64])]
-        for probe in probes:
-            expected: list[int] = reference.encode(probe, add_special_tokens=False).ids
-            if fast.encode(probe).ids != expected:
-                return None
-    except Exception:  # a file it cannot read is a reason to do without it, whatever it raises
-        return None
+        return all(one == other for one, other in pairs)
+    except Exception:  # what it cannot encode is a reason to do without it, whatever it raises
+        return False
 
-    def encode(texts: list[str]) -> list[list[int]]:
-        return [fast.encode(text).ids for text in texts]
 
-    return encode
+def _probes(facts: Facts) -> list[str]:
+    added = [token.content for token in facts.added.values()]
+    return [*_PROBES, "x ".join(added[:64]), " x".join(added[-64:]), *_mixed(added[:64])]
 
 
 def _mixed(added: list[str]) -> list[str]:

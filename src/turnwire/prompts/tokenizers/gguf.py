@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from turnwire.prompts.tokenizers.detokenizer import byte_alphabet
 from turnwire.prompts.tokenizers.gguf_file import Value
-from turnwire.prompts.tokenizers.hf import TokenizerError
 from turnwire.prompts.tokenizers.patterns import BY_GGUF_NAME, PATTERNS
 from turnwire.prompts.tokenizers.ranks import byte_level
+from turnwire.prompts.tokenizers.reference import TokenizerError
 
 if TYPE_CHECKING:
     import tokenizers

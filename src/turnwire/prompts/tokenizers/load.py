@@ -14,13 +14,14 @@ from typing import Any
 
 import msgspec
 
-from turnwire.prompts.tokenizers.fast import equal_encoder
+from turnwire.prompts.tokenizers.fast import compared, import_fast
 from turnwire.prompts.tokenizers.gguf import from_gguf_metadata
 from turnwire.prompts.tokenizers.gguf_file import GGUFError, GGUFFacts, facts_of, read_metadata
-from turnwire.prompts.tokenizers.hf import HFTokenizer, TokenizerError, import_tokenizers
+from turnwire.prompts.tokenizers.hf import HFTokenizer
 from turnwire.prompts.tokenizers.ranks import from_tekken, from_tiktoken
+from turnwire.prompts.tokenizers.reference import Reference, TokenizerError, import_tokenizers
 
-__all__ = ["HFTokenizer", "TokenizerError", "is_gguf", "load_tokenizer", "read_gguf"]
+__all__ = ["HFTokenizer", "TokenizerError", "from_library", "is_gguf", "load_tokenizer", "read_gguf"]
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _IN_FOLDER = ("tokenizer.json", "tekken.json", "tiktoken.model", "*.tiktoken", "*.gguf")
@@ -42,17 +43,21 @@ def load_tokenizer(source: str | os.PathLike[str] | None = None, *, pattern: str
     library: Any = import_tokenizers()
     if source is None:
         text = resources.files("turnwire.prompts").joinpath("data/turnwire-tokenizer.json").read_text(encoding="utf-8")
-        return HFTokenizer(library.Tokenizer.from_str(text), name="turnwire")
+        return from_library(library.Tokenizer.from_str(text), name="turnwire")
     path = Path(source)
     if not path.exists():
         return _from_hub(library, str(source))
     if path.is_dir():
         path = _file_in(path)
-    inner, described = _from_file(library, path, pattern)
-    fast = equal_encoder(inner, described) if described is not None else None
-    found = HFTokenizer(inner, name=path.parent.name or path.name, fast=fast)
+    found = _from_file(library, path, pattern)
     found.prepare()
     return found
+
+
+def from_library(inner: Any, *, name: str) -> HFTokenizer:
+    """A tokenizer of the `tokenizers` library as one of ours."""
+    reference = Reference(inner)
+    return HFTokenizer(reference.facts, reference, reference.decoding, name=name)
 
 
 def read_gguf(path: str | os.PathLike[str]) -> GGUFFacts:
@@ -79,27 +84,42 @@ def is_gguf(path: str | os.PathLike[str]) -> bool:
         return False
 
 
-def _from_file(library: Any, path: Path, pattern: str | None) -> tuple[Any, str | None]:
-    """The tokenizer of a file, and the file's text where it is a tokenizer.json."""
+def _from_file(library: Any, path: Path, pattern: str | None) -> HFTokenizer:
+    name = path.parent.name or path.name
     if is_gguf(path):
         try:
-            return from_gguf_metadata(read_gguf(path).metadata), None
+            return from_library(from_gguf_metadata(read_gguf(path).metadata), name=name)
         except GGUFError as error:
             raise TokenizerError(str(error)) from None
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise TokenizerError(f"{path}: {error.strerror or error}") from None
     if path.suffix == ".tiktoken" or path.name == "tiktoken.model":
-        name, added = str(path.resolve()), _added_tokens(path.parent)
-        return from_tiktoken(raw, name, pattern=pattern, added=added), None
+        raw, added = _bytes(path), _added_tokens(path.parent)
+        return from_library(from_tiktoken(raw, str(path.resolve()), pattern=pattern, added=added), name=name)
     if path.name.startswith("tekken"):
-        return from_tekken(raw, str(path)), None
+        return from_library(from_tekken(_bytes(path), str(path)), name=name)
+    # The one that stays is read first: what is read after it and let go leaves no holes in memory.
+    fast = _read_fast(path)
     try:
-        described = raw.decode()
-        return library.Tokenizer.from_str(described), described
+        reference = Reference(library.Tokenizer.from_file(str(path)))
     except Exception as error:  # the library raises bare Exceptions
         raise TokenizerError(f"{path}: not a tokenizer.json file ({error})") from None
+    encoder, decoding = compared(fast, reference)
+    return HFTokenizer(reference.facts, encoder, decoding, name=name)
+
+
+def _read_fast(path: Path) -> Any | None:
+    """fastokens' tokenizer of a `tokenizer.json`; None where it is not installed or cannot read the file."""
+    library = import_fast()
+    try:
+        return None if library is None else library.Tokenizer.from_file(str(path))
+    except Exception:  # a file it cannot read is a reason to do without it, whatever it raises
+        return None
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise TokenizerError(f"{path}: {error.strerror or error}") from None
 
 
 def _file_in(folder: Path) -> Path:
@@ -128,7 +148,7 @@ def _from_hub(library: Any, name: str) -> HFTokenizer:
     if not _HUB_ID.fullmatch(name):
         raise TokenizerError(f"{name}: no such file or folder, and not a hub id (org/model)")
     try:
-        return HFTokenizer(library.Tokenizer.from_pretrained(name), name=name)
+        return from_library(library.Tokenizer.from_pretrained(name), name=name)
     except Exception as error:  # network, absence and malformed files all come as bare Exceptions
         raise TokenizerError(
             f"{name}: no such file or folder, and the model hub did not give a tokenizer ({error}); "

@@ -18,7 +18,7 @@ import msgspec
 
 from turnwire.prompts.prompt import Detokenizer, Tokenizer
 from turnwire.prompts.size import Density
-from turnwire.prompts.tokenizers.hf import Cuts
+from turnwire.prompts.tokenizers.facts import Cuts
 from turnwire.prompts.tokenizers.literals import Markers, encode_around
 
 __all__ = ["CacheFigures", "CuttableTokenizer", "PrefixTokenizer"]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from turnwire.prompts.tokenizers.detokenizer import byte_alphabet
-from turnwire.prompts.tokenizers.hf import TokenizerError, import_tokenizers
 from turnwire.prompts.tokenizers.patterns import BY_FILE_NAME, PATTERNS
+from turnwire.prompts.tokenizers.reference import TokenizerError, import_tokenizers
 
 if TYPE_CHECKING:
     import tokenizers
