@@ -107,7 +107,7 @@ async def test_a_thought_is_closed_at_its_budget_and_the_model_goes_on(budget: i
     assert "thinking.budget_reached" in [note.code for note in outcome.notes]
     first, second = engine.seen
     closed = list(second.prompt_ids)[len(first.prompt_ids) :]
-    assert outcome.output_ids[: len(closed)] == closed
+    assert list(outcome.output_ids[: len(closed)]) == closed
     assert second.resumed == len(closed)
     assert outcome.usage.output == len(closed) + len(TOKENIZER.encode("So it is four."))
 

@@ -230,7 +230,7 @@ async def test_a_forced_call_is_put_into_the_models_mouth_where_nothing_guides_i
     assert [call["function"]["name"] for call in message["tool_calls"]] == ["ls"]
     prefilled = len(engine.seen[0].prompt_ids) - len(running.record.prompt.ids)
     assert prefilled > 0
-    assert outcome.output_ids[:prefilled] == list(engine.seen[0].prompt_ids[-prefilled:])
+    assert list(outcome.output_ids[:prefilled]) == list(engine.seen[0].prompt_ids[-prefilled:])
     assert (outcome.usage.prompt, outcome.usage.output) == (9 - prefilled, 2 + prefilled)
 
 

@@ -173,6 +173,8 @@ class Stream:
             return
         if not status:
             return
+        # A long prompt's request takes megabytes, and is not sent again once there is an answer.
+        self._request = b""
         if status == 200:
             self.received = self._streaming
             if self._notes:

@@ -6,6 +6,7 @@ workers; counts are those of one turn.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 
 import msgspec
@@ -35,7 +36,7 @@ class Migration:
     def __init__(self, request: GenerateRequest, tokenizer: Tokenizer) -> None:
         self._request = request
         self._tokenizer = tokenizer
-        self._ids: list[int] = []
+        self._ids = array("I")
         self._emitted = 0
         self._legs = 0
         self._leg_start = 0
@@ -92,7 +93,7 @@ class Migration:
         self._emitted += len(batch.text)
         if ids:
             self.said += len(ids)
-            self._ids += ids
+            self._ids.extend(ids)
         else:
             self.said += 1
             self._text_only = self._text_only or bool(batch.text)
@@ -102,7 +103,7 @@ class Migration:
         held = ""
         if self._detokenizer is None:
             self._detokenizer = self._tokenizer.detokenizer()
-            held = self._detokenizer.feed(self._ids)[self._emitted :]
+            held = self._detokenizer.feed(self._ids.tolist())[self._emitted :]
         return held + self._detokenizer.feed(ids)
 
     def completed(self, completion: Completion) -> Completion:

@@ -7,6 +7,7 @@ admission.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 import msgspec
@@ -34,7 +35,7 @@ class TurnOutcome(msgspec.Struct, kw_only=True):
     finish: Finished | None = None
     notes: list[Note] = []
     text: str = ""
-    output_ids: list[int] = []
+    output_ids: Sequence[int] = ()
     call_ids: list[str] = []
     witness: Witness | None = None
     failure: TurnFailure | None = None

@@ -414,7 +414,7 @@ class Turn:
 
     def _trailing_seal(self) -> str | None:
         """The seal of what came after the last thought, where the next turn needs it."""
-        record, ids = self.record, self._log.ids
+        record, ids = self.record, self._log.ids.tolist()
         return self._stamping.trailing_seal(
             lambda sealed: record.runtime.restores(record.prompt, self._witness, ids, sealed)
         )
@@ -423,7 +423,7 @@ class Turn:
         """The engine's counts, with what it was given as prefill on the side of the output."""
         output = self._log
         thoughts = thought_tokens(
-            self._witness.thoughts, output.texts, output.sizes, output.ids, self.record.runtime.tokenizer
+            self._witness.thoughts, output.lengths, output.sizes, output.ids, self.record.runtime.tokenizer
         )
         return Usage(
             completion.prompt_tokens - self._prefilled,

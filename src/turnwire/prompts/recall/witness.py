@@ -47,30 +47,35 @@ _Shape: TypeAlias = tuple[bool, bytes, bytes, list[_Call]]
 
 
 class _Words:
-    """A running mark of text without its blanks."""
+    """A running mark of text without its blanks. `text` is what came since the mark was asked for, in UTF-8: a stream
+    may go on for minutes, and its pieces would take ten times the room of their characters."""
+
+    __slots__ = ("_hash", "text")
 
     def __init__(self) -> None:
-        self.pieces: list[str] = []
-        self._hash = blake2b(digest_size=_TEXT_SIZE)
+        self.text = bytearray()
+        self._hash: blake2b | None = None
 
     def mark(self) -> bytes:
-        if self.pieces:
-            self._hash.update(_words("".join(self.pieces)))
-            self.pieces.clear()
+        if self._hash is None:
+            self._hash = blake2b(digest_size=_TEXT_SIZE)
+        if self.text:
+            self._hash.update(_words(_decoded(self.text)))
+            self.text.clear()
         return self._hash.digest()
 
 
 class Witness:
-    """Watches the events of a turn on their way to the client. A few list operations per event. `thoughts` are the
+    """Watches the events of a turn on their way to the client. A few cheap operations per event. `thoughts` are the
     raw characters, from and to, that the closed thoughts and their marks take; `rest` are the blocks after the last
     thought. `begun` are words that the client began the turn with: its message will hold them too."""
 
     def __init__(self, begun: str = "") -> None:
         self._text = _Words()
         if begun:
-            self._text.pieces.append(begun)
+            self._text.text += _encoded(begun)
         self._thoughts = _Words()
-        self._open: dict[int, list[str]] = {}
+        self._open: dict[int, bytearray] = {}
         self._calls: list[_Call] = []
         self._raw = len(begun)
         self._thought_from = 0
@@ -85,22 +90,22 @@ class Witness:
                 self._raw += len(event.raw)
                 into = self._open.get(event.index)
                 if into is not None:
-                    into.append(event.text)
+                    into += event.text.encode("utf-8", "surrogatepass")
                 continue
             before = self._raw
             self._raw += len(getattr(event, "raw", ""))  # not every event comes from the model's text
             if isinstance(event, BlockOpened):
                 if event.kind != "tool_call":
-                    self._open[event.index] = (self._text if event.kind == "text" else self._thoughts).pieces
+                    self._open[event.index] = (self._text if event.kind == "text" else self._thoughts).text
                     self._thought_from = before
-                    self._text_from = len(self._text.pieces)
+                    self._text_from = len(self._text.text)
             elif isinstance(event, BlockClosed):
                 self._open.pop(event.index, None)
                 if event.kind == "reasoning":
                     self.thoughts.append((self._thought_from, self._raw))
                     self.rest.clear()
                 else:
-                    self.rest.append(TextBlock(text="".join(self._text.pieces[self._text_from :])))
+                    self.rest.append(TextBlock(text=_decoded(self._text.text[self._text_from :])))
             elif isinstance(event, ToolCallClosed):
                 marks = None if event.malformed else argument_marks(event.arguments)
                 self._calls.append(_Call(_name_mark(event.name), None if marks is None else marks[0]))
@@ -218,7 +223,15 @@ def _read(shape: bytes) -> _Shape | None:
 
 
 def _words(text: str) -> bytes:
-    return "".join(text.split()).encode("utf-8", "surrogatepass")
+    return _encoded("".join(text.split()))
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _decoded(text: bytearray) -> str:
+    return text.decode("utf-8", "surrogatepass")
 
 
 def _mark(text: str) -> bytes:

@@ -26,32 +26,39 @@ _MOST_BLOCKS = 512
 
 
 class OutputLog:
-    """Every batch's text and number of ids, and all ids in order."""
+    """All text and all ids in order, and how many characters (`lengths`) and ids (`sizes`) each batch had. A thousand
+    streams hold one each for minutes: what is kept of a token is its characters and three numbers, not objects."""
 
-    __slots__ = ("ids", "sizes", "texts")
+    __slots__ = ("_text", "ids", "lengths", "sizes")
 
     def __init__(self) -> None:
-        self.texts: list[str] = []
+        self._text = bytearray()
+        self.lengths = array("I")
         self.sizes = array("I")
-        self.ids: list[int] = []
+        self.ids = array("I")
 
     def add(self, text: str, ids: Sequence[int]) -> None:
         """Take a batch."""
-        self.texts.append(text)
+        self._text += text.encode("utf-8", "surrogatepass")
+        self.lengths.append(len(text))
         self.sizes.append(len(ids))
-        self.ids.extend(ids)
+        if len(ids) == 1:
+            self.ids.append(ids[0])
+        else:
+            self.ids.extend(ids)
 
     @property
     def text(self) -> str:
         """All of the output."""
-        return "".join(self.texts)
+        return self._text.decode("utf-8", "surrogatepass")
 
     def cut(self, at: int, tokenizer: Tokenizer) -> None:
         """Forget everything from the token on in which the character at `at` lies."""
-        kept = TokenPlaces(self.texts, self.sizes, self.ids, tokenizer).before(at, within=True)
+        kept = TokenPlaces(self.lengths, self.sizes, self.ids, tokenizer).before(at, within=True)
         text = self.text[:at]
         del self.ids[kept:]
-        self.texts[:] = [text]
+        self._text = bytearray(text, "utf-8", "surrogatepass")
+        self.lengths = array("I", [len(text)])
         self.sizes = array("I", [kept])
 
 

@@ -15,11 +15,11 @@ __all__ = ["TokenPlaces", "thought_tokens"]
 
 
 class TokenPlaces:
-    """The tokens of an output by characters. `texts` and `sizes` are the text and the number of ids of each batch,
-    `ids` are those of all batches."""
+    """The tokens of an output by characters. `lengths` and `sizes` are the number of characters and of ids of each
+    batch, `ids` are those of all batches."""
 
-    def __init__(self, texts: Sequence[str], sizes: Sequence[int], ids: Sequence[int], tokenizer: Tokenizer) -> None:
-        self._characters = [0, *accumulate(map(len, texts))]
+    def __init__(self, lengths: Sequence[int], sizes: Sequence[int], ids: Sequence[int], tokenizer: Tokenizer) -> None:
+        self._characters = [0, *accumulate(lengths)]
         self._tokens = [0, *accumulate(sizes)]
         self._ids = ids
         self._tokenizer = tokenizer
@@ -42,7 +42,7 @@ class TokenPlaces:
 
 def thought_tokens(
     spans: Sequence[tuple[int, int]],
-    texts: Sequence[str],
+    lengths: Sequence[int],
     sizes: Sequence[int],
     ids: Sequence[int],
     tokenizer: Tokenizer,
@@ -51,5 +51,5 @@ def thought_tokens(
     characters belongs to a thought or to the marks around it."""
     if not spans or not ids:
         return 0
-    places = TokenPlaces(texts, sizes, ids, tokenizer)
+    places = TokenPlaces(lengths, sizes, ids, tokenizer)
     return sum(places.before(end, within=False) - places.before(start, within=True) for start, end in spans)
