@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import socket
+import weakref
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from turnwire.engines.bridge import pull, push
 from turnwire.engines.interface import Completion, Engine, GenerateRequest, Generation, Receiver, Step
 from turnwire.engines.pool.pool import WorkerPool
+from turnwire.gateway.turns.turn import Turn
 
 from .conftest import Client, Serve
 
@@ -310,3 +313,36 @@ async def test_overload_in_mid_queue_is_told_on_the_stream(serve: Serve, api: st
         # Codex waits for as long as the message says.
         assert b"try again in" in visit.seen
     await holder.leave()
+
+
+@APIS
+@pytest.mark.parametrize(
+    ("end", "stream"),
+    [("finished", True), ("finished", False), ("left", True), ("left", False), ("failed", True)],
+)
+async def test_a_turn_that_is_over_is_not_left_to_the_collector(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, api: str, stream: bool, end: str
+) -> None:
+    """With it would stay its prompt and its output, until the collector looks at what has lived for long."""
+    made: list[weakref.ref[Turn]] = []
+    begin = Turn.__init__
+
+    def watched(self: Turn, *given: Any, **named: Any) -> None:
+        begin(self, *given, **named)
+        made.append(weakref.ref(self))
+
+    monkeypatch.setattr(Turn, "__init__", watched)
+    line: dict[str, Any] = {"finished": {}, "left": {"finish": "hang", "after": 6}, "failed": {"finish": "error"}}[end]
+    client = await serve({"text": "Let me think about that for a while.\n</think>\n\nThree.", **line})
+    gc.collect()
+    gc.disable()
+    try:
+        visit = Visit(client, api, stream=stream)
+        await until(lambda: made and (end != "left" or next(iter(client.gateway.heartbeat._pulses)).produced))
+        if end == "left":
+            await visit.leave()
+        await until(lambda: all(turn() is None for turn in made))
+        assert len(client.gateway.heartbeat) == 0
+    finally:
+        gc.enable()
+        await visit.leave()

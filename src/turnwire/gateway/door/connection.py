@@ -132,7 +132,9 @@ class _BoundedHttp(HttpToolsProtocol):
         try:
             await self._application(scope, receive, send)
         finally:
-            self.direct = None
+            if self.direct is not None:
+                self.direct.listener = None
+                self.direct = None
             self._leave_soon()
 
     # ------------------------------------------------------------------------------------------- a direct answer

@@ -78,8 +78,7 @@ class Turn:
         self.record = record
         self.encoder = encoder
         self.sink = sink
-        # What engines push into; a capture puts itself in between.
-        self.receiver: RoutedReceiver = self
+        self._between: RoutedReceiver | None = None
         self.silent = True
         self.opened = False
         self.cut = False
@@ -113,6 +112,15 @@ class Turn:
 
     # ------------------------------------------------------------------------------------------------- running
 
+    @property
+    def receiver(self) -> RoutedReceiver:
+        """What engines push into: the turn, or what a capture puts in between."""
+        return self if self._between is None else self._between
+
+    @receiver.setter
+    def receiver(self, between: RoutedReceiver) -> None:
+        self._between = between
+
     def request(self, prefill: Sequence[int] = ()) -> GenerateRequest:
         """What the engine is asked for. `prefill` follows the prompt and counts as the model's own output."""
         return engine_request(self.record, self._plan.constraint, prefill, len(self._log.ids))
@@ -141,7 +149,16 @@ class Turn:
             self._note_outcome()
             if self.record.exact and self.outcome.finish is None and self.record.first_token is not None:
                 self.record.runtime.remember_cut(self.record)
+            self._let_go()
         return self.outcome
+
+    def _let_go(self) -> None:
+        """Open the circles in which a turn that is over would stay, with its prompt and its output, until the collector
+        looks at what has lived for long."""
+        self._generation = self._parser = self._feed = self._between = None
+        # An error that ended the turn knows the frames it went through, and they know the turn.
+        self._ended = asyncio.get_running_loop().create_future()
+        self._ended.cancel()
 
     def _start(self) -> None:
         record = self.record
