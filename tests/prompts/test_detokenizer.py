@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_tokenizers import SHIPPED
 
+from turnwire.prompts.recall.recall import ids_within
 from turnwire.prompts.tokenizers.detokenizer import TokenBytes, byte_alphabet
 from turnwire.prompts.tokenizers.load import HFTokenizer, from_library, load_tokenizer
 
@@ -132,3 +133,21 @@ def test_the_byte_alphabet_is_the_librarys() -> None:
 @pytest.mark.parametrize(("spelled", "expected"), [(None, b""), ("Ġa", b" a"), ("▁a", "▁a".encode())])
 def test_token_bytes(spelled: str | None, expected: bytes) -> None:
     assert TokenBytes(lambda _: spelled, {})[0] == expected
+
+
+@pytest.mark.parametrize("kind", ["bytes", "pieces"])
+@given(text=TEXTS, repeats=st.integers(1, 40), share=st.floats(0, 1))
+def test_ids_within_a_number_of_characters_are_those_that_one_by_one_spell_no_more(
+    kind: str, text: str, repeats: int, share: float
+) -> None:
+    tokenizer = OWN if kind == "bytes" else pieces_tokenizer()
+    ids = tokenizer.encode(text * repeats)
+    spell, spelled, end = tokenizer.detokenizer().feed, 0, round(share * len(text) * repeats)
+    kept = 0
+    for token in ids:
+        spelled += len(spell((token,)))
+        if spelled > end:
+            break
+        kept += 1
+    assert ids_within(tokenizer, ids, end) == kept
+    assert ids_within(tokenizer, ids, None) == len(ids)

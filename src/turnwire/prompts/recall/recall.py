@@ -22,6 +22,7 @@ from turnwire.turns import Message, Note, ReasoningBlock, ToolCallBlock
 __all__ = ["RecallCache", "TurnRecall", "ids_within", "stored_turn", "turn_keys", "turn_space"]
 
 _MOST_SEALS = 4096
+_STRIDES = (1024, 32, 1)
 
 
 def turn_space(tenant: str, model: str) -> str:
@@ -234,15 +235,19 @@ class TurnRecall:
 def ids_within(tokenizer: Tokenizer, ids: Sequence[int], end: int | None) -> int:
     """How many leading ids lie within the first `end` characters of their text, where an engine's batch reached over
     the end of a thought. A token that lies across the end is none of them: what follows the thought is written anew."""
-    if end is None or len(tokenizer.detokenizer().feed(ids)) <= end:
+    if end is None:
         return len(ids)
-    detokenizer = tokenizer.detokenizer()
-    size = 0
-    for place, token in enumerate(ids):
-        size += len(detokenizer.feed((token,)))
-        if size > end:
-            return place
-    return len(ids)
+    kept = 0
+    # In strides that get shorter: a call for each token costs more than to spell what came before once more.
+    for stride in _STRIDES:
+        spell = tokenizer.detokenizer().feed
+        size = len(spell(ids[:kept]))
+        while kept < len(ids):
+            size += len(spell(ids[kept : kept + stride]))
+            if size > end:
+                break
+            kept += stride
+    return min(kept, len(ids))
 
 
 def _distinct(turns: Sequence[StoredTurn]) -> list[StoredTurn]:

@@ -1,6 +1,6 @@
 """Where characters of a turn's output lie among its tokens.
 
-Promise: only the batches in which a place lies are spelled token by token.
+Promise: only the batches in which a place lies are spelled.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from turnwire.prompts.prompt import Tokenizer
+from turnwire.prompts.recall.recall import ids_within
 
 __all__ = ["TokenPlaces", "thought_tokens"]
 
@@ -31,13 +32,10 @@ class TokenPlaces:
         batch = min(bisect_right(characters, at) - 1, last)
         if characters[batch] == at or batch == last:
             return tokens[batch]
-        spell, end, count = self._tokenizer.detokenizer().feed, characters[batch], tokens[batch]
-        for token in self._ids[tokens[batch] : tokens[batch + 1]]:
-            begin, end = end, end + len(spell((token,)))
-            if begin >= at or (within and end > at):
-                break
-            count += 1
-        return count
+        inside, at = self._ids[tokens[batch] : tokens[batch + 1]], at - characters[batch]
+        if within:
+            return tokens[batch] + ids_within(self._tokenizer, inside, at)
+        return tokens[batch] + min(ids_within(self._tokenizer, inside, at - 1) + 1, len(inside))
 
 
 def thought_tokens(
