@@ -69,6 +69,45 @@ def test_chunks_after_a_cut_one_are_the_same_however_many() -> None:
         assert read(data, list(range(size, len(data), size))) == (200, b"".join(events), True, True)
 
 
+def outcome(data: bytes, cuts: list[int]) -> tuple[bytes, bool, bool]:
+    """The body as far as it can be read, whether it then is malformed, and whether it is complete."""
+    answer, body = Answer(), b""
+    try:
+        for start, end in pairwise([0, *cuts, len(data)]):
+            body += answer.feed(data[start:end])
+    except MalformedAnswer as error:
+        return body + error.before, True, answer.over
+    return body, False, answer.over
+
+
+def test_many_events_with_one_byte_changed_are_read_as_byte_by_byte() -> None:
+    events = [b"data: %d\n\n" % (7**number) for number in range(12)]
+    whole = b"".join(b"%x\r\n%b\r\n" % (len(event), event) for event in events)
+    dice = random.Random(0)
+    failed = 0
+    for _ in range(3000):
+        at, wrong = dice.randrange(len(whole)), dice.choice((b"", b"\r", b"\n", b"0", b"a", b"\r\n", b"\n\n", b"x"))
+        data = CHUNKED + whole[:at] + wrong + whole[at + dice.randrange(2) :] + b"0\r\n\r\n"
+        expected = outcome(data, list(range(1, len(data))))
+        assert outcome(data, [len(CHUNKED)]) == expected, (at, wrong)
+        failed += expected[1]
+    assert 1000 < failed < 3000
+
+
+def test_chunks_of_odd_spelling_are_not_looked_through_again_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = 0
+    whole_events = Answer._whole_events
+
+    def counting(self: Answer, data: bytes, parts: list[bytes], at: int) -> int:
+        nonlocal looked
+        looked += 1
+        return whole_events(self, data, parts, at)
+
+    monkeypatch.setattr(Answer, "_whole_events", counting)
+    assert read(CHUNKED + b"0A\r\n0123456789\r\n" * 1000, [len(CHUNKED)])[1] == b"0123456789" * 1000
+    assert looked == 1
+
+
 MALFORMED = {
     "another protocol": b"SSH-2.0-x\r\n",
     "begins wrongly": b"HTTX",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 from functools import lru_cache
+from io import BytesIO
 
 __all__ = ["Answer", "MalformedAnswer"]
 
@@ -26,6 +27,8 @@ _STATUS_BEGUN = b"HTTP/1."
 
 # Looking a chunk's size up costs a third of reading it; other spellings and larger ones are read.
 _SIZES = {b"%x" % size: size for size in range(1, 2048)}
+# The same for a chunk that is a line and an empty line: how long the first of them is, by the line of the chunk's size.
+_EVENT_SIZES = {b"%x\r\n" % size: size - 1 for size in range(2, 2048)}
 
 
 def _header(line: bytes) -> tuple[str, str] | None:
@@ -201,10 +204,12 @@ class Answer:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _split(self, data: bytes, parts: list[bytes]) -> None:
-        at, size = 0, len(data)
+        at, size, tried = 0, len(data), False
         while at < size:
             state = self._state
             if state is _AT_CHUNK:
+                if not tried:
+                    at, tried = self._whole_events(data, parts, at), True
                 at = self._whole_chunks(data, parts, at)
                 if at == size:
                     break
@@ -240,14 +245,23 @@ class Answer:
                 self.reusable = False
                 break
 
+    def _whole_events(self, data: bytes, parts: list[bytes], at: int) -> int:
+        """Take a read of which each chunk is a line and an empty line, as a server-sent event is, but for what is
+        incomplete at its end; where that begins. Nothing of another read is taken."""
+        lines = BytesIO(data[at:]).readlines()
+        count = len(lines) // 4
+        rest = lines[4 * count :]
+        del lines[4 * count :]
+        if not lines[2::4].count(b"\n") == lines[3::4].count(b"\r\n") == count > 0:
+            return at
+        events = lines[1::4]
+        if list(map(_EVENT_SIZES.get, lines[::4])) != list(map(len, events)):
+            return at
+        parts += (b"\n".join(events), b"\n")
+        return len(data) - sum(map(len, rest))
+
     def _whole_chunks(self, data: bytes, parts: list[bytes], at: int) -> int:
         """Take the chunks from `at` on that are there completely; where the first other thing is."""
-        # Size, chunk, size, chunk ... and a rest: a read that is nothing else is taken apart at once.
-        pieces = data[at:].split(b"\r\n")
-        sizes, chunks = pieces[:-2:2], pieces[1:-1:2]
-        if list(map(_SIZES.get, sizes)) == list(map(len, chunks)):
-            parts += chunks
-            return len(data) - sum(map(len, pieces[2 * len(chunks) :])) - 2 * (len(pieces) - 1 - 2 * len(chunks))
         find, known = data.find, _SIZES.get
         while True:
             line = find(b"\r\n", at, at + 8)
