@@ -83,10 +83,12 @@ class Connection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        if self.exchange is None:
+        exchange = self.exchange
+        if exchange is None:
             self.drop()
         elif len(data) <= _PORTION:
-            self.exchange.received(data)
+            received = exchange.received
+            received(data)
         else:
             self._rest = data
             self.transport.pause_reading()

@@ -100,7 +100,8 @@ class DirectAnswer:
             data = b"%x\r\n%b\r\n" % (len(data), data)
         if self._head:
             data, self._head = self._head + data, b""
-        self._write(data)
+        write = self._write
+        write(data)
 
 
 class _HeadTooLarge(Exception):

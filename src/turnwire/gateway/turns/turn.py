@@ -219,7 +219,8 @@ class Turn:
             self._witness.feed(events)
             data = self.encoder.feed(events)
             if data:
-                self.sink.write(data)
+                write = self.sink.write
+                write(data)
         elif events:
             self._put(self.encoder.feed(self._stamped(events)))
         if self._budget is not None and self._budget.spend(events, len(batch.ids)):
