@@ -18,12 +18,8 @@ def read(data: bytes, cuts: list[int]) -> tuple[list[object], bool]:
     payloads: list[object] = []
     edges = [0, *cuts, len(data)]
     for start, end in pairwise(edges):
-        array = reader.feed(data[start:end])
-        if array is not None:
-            payloads += json.loads(array)
-    array = reader.finish()
-    if array is not None:
-        payloads += json.loads(array)
+        payloads += json.loads(reader.array(reader.feed(data[start:end])) or b"[]")
+    payloads += json.loads(reader.array(reader.finish()) or b"[]")
     return payloads, reader.done
 
 
@@ -54,7 +50,8 @@ def test_any_cut_is_the_same_stream(name: str) -> None:
 
 
 def test_all_events_of_one_read_are_one_array() -> None:
-    array = EventReader().feed(b'data: {"a":1}\n\n' * 500)
+    reader = EventReader()
+    array = reader.array(reader.feed(b'data: {"a":1}\n\n' * 500))
     assert array is not None
     assert len(json.loads(array)) == 500
 

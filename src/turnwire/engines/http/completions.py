@@ -1,7 +1,7 @@
 """The OpenAI completions stream, as engines extend it with token ids: its values, and one way to read it.
 
-Promise: a chunk is decoded straight into typed values and unknown fields are passed over; the end token is kept apart
-from the text's tokens.
+Promise: a chunk is decoded straight into typed values and unknown fields are passed over; what all chunks of a stream
+begin and end with is read once; the end token is kept apart from the text's tokens.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import msgspec
 
 from turnwire.engines.failures import ended_by, failure
 from turnwire.engines.http.engine import Reading
+from turnwire.engines.http.frame import Frame, frame_of
 from turnwire.engines.interface import Completion, EngineError, TokenBatch, TokenLogprob
 from turnwire.turns import FinishReason
 
@@ -51,10 +52,10 @@ class Choice(msgspec.Struct, gc=False):
     """What is new of the one choice asked for."""
 
     text: str = ""
-    token_ids: list[int] | None = None
+    logprobs: Logprobs | None = None
     finish_reason: str | None = None
     stop_reason: int | str | None = None
-    logprobs: Logprobs | None = None
+    token_ids: list[int] | None = None
 
 
 class PromptDetails(msgspec.Struct, gc=False):
@@ -89,44 +90,81 @@ class Chunk(msgspec.Struct, gc=False):
 
 
 decode_chunks = msgspec.json.Decoder(list[Chunk]).decode
+_decode_choice = msgspec.json.Decoder(Choice).decode
+_decode_choices = msgspec.json.Decoder(Choice).decode_lines
 
 
 class CompletionsReading(Reading):
     """A `/v1/completions` stream with token ids. The last sampled id of a stop without stop string is the end token."""
 
     def __init__(self, engine: str, prompt_tokens: int) -> None:
+        self.end, self.error = None, None
         self._engine = engine
         self._prompt = prompt_tokens
         self._output = 0
         self._reason: FinishReason | None = None
         self._stop: str | None = None
         self._ended = False
+        self._frame: Frame | None = None
+        self._learnt = False
+
+    def running(self, events: bytes) -> TokenBatch | None:
+        frame = self._frame
+        if frame is None:
+            return self._first(events)
+        if not events.startswith(frame.opening) or not events.endswith(frame.closing):
+            return None
+        try:
+            if events.find(b"\n") < len(events) - 2:
+                return self._running(events, frame)
+            choice = _decode_choice(events[frame.choice])
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            # Whether it is the event or the frame that does not fit is seen where the whole event is read.
+            return None
+        if choice.finish_reason is not None or choice.logprobs is not None:
+            return self._joined([choice])
+        # By far the most frequent case: one token, and nothing else to report.
+        sampled = tuple(choice.token_ids or ())
+        self._output += len(sampled)
+        return TokenBatch(choice.text, sampled) if choice.text or sampled else None
+
+    def _first(self, events: bytes) -> TokenBatch | None:
+        """The first events of a stream show what the others are like, or that they are all to be looked into."""
+        if self._learnt or not events:
+            return None
+        self._learnt, self._frame = True, frame_of(events)
+        return None if self._frame is None else self.running(events)
+
+    def _running(self, events: bytes, frame: Frame) -> TokenBatch | None:
+        inside = frame.choices(events)
+        if inside is None:
+            return None
+        lines, count = inside
+        choices = _decode_choices(lines)
+        # As many values as lines: each line is one, for no JSON value goes on after a brace, a line end and a brace.
+        return self._joined(choices) if len(choices) == count else None
 
     def feed(self, events: bytes) -> TokenBatch | None:
         chunks = decode_chunks(events)
-        if len(chunks) == 1 and len(chunks[0].choices) == 1:
-            # By far the most frequent case: one token, and nothing else to report.
-            choice = chunks[0].choices[0]
-            if choice.finish_reason is None and choice.logprobs is None and chunks[0].usage is None:
-                sampled = tuple(choice.token_ids or ())
-                self._output += len(sampled)
-                return TokenBatch(choice.text, sampled) if choice.text or sampled else None
-        return self._several(chunks)
-
-    def _several(self, chunks: list[Chunk]) -> TokenBatch | None:
-        texts: list[str] = []
-        ids: list[int] = []
-        logprobs: list[TokenLogprob] = []
+        choices: list[Choice] = []
         usage: UsageCounts | None = None
         for chunk in chunks:
             if chunk.usage is not None:
                 usage = chunk.usage
-            if not chunk.choices:
-                if chunk.error is not None or chunk.message is not None:
-                    self.error = failed(self._engine, chunk)
-                continue
-            choice = chunk.choices[0]
-            texts.append(choice.text)
+            if chunk.choices:
+                choices.append(chunk.choices[0])
+            elif chunk.error is not None or chunk.message is not None:
+                self.error = failed(self._engine, chunk)
+        batch = self._joined(choices)
+        if self._reason is not None and usage is not None:
+            self.end = self._completion(usage)
+        return batch
+
+    def _joined(self, choices: list[Choice]) -> TokenBatch | None:
+        """All that is new as one batch."""
+        ids: list[int] = []
+        logprobs: list[TokenLogprob] = []
+        for choice in choices:
             if choice.token_ids:
                 ids += choice.token_ids
             if choice.logprobs is not None:
@@ -134,9 +172,7 @@ class CompletionsReading(Reading):
             if choice.finish_reason is not None:
                 self._finish(choice, ids, logprobs)
         self._output += len(ids)
-        if self._reason is not None and usage is not None:
-            self.end = self._completion(usage)
-        text = "".join(texts)
+        text = "".join([choice.text for choice in choices])
         return TokenBatch(text, tuple(ids), tuple(logprobs)) if text or ids else None
 
     def close(self) -> Completion | None:

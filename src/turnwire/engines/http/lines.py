@@ -1,4 +1,4 @@
-"""A stream of JSON lines, read a socket read at a time: bytes in, one JSON array of the lines out.
+"""A stream of JSON lines, read a socket read at a time: bytes in, whole lines out, and those as one JSON array.
 
 Promise: as for server-sent events: linear in the bytes, a line cut anywhere is the same line, memory is bounded by the
 longest line allowed.
@@ -22,24 +22,24 @@ class LineReader:
         self._rest = bytearray()
         self.done = False
 
-    def feed(self, data: bytes) -> bytes | None:
-        """All lines that `data` completed, as one JSON array; None if it completed none."""
-        end = data.rfind(b"\n")
-        if end < 0:
+    def feed(self, data: bytes) -> bytes:
+        """All lines that `data` completes; nothing if it completes none."""
+        end = data.rfind(b"\n") + 1
+        if not end:
             self._rest += data
             if len(self._rest) > _LIMIT:
                 raise EngineError("internal", f"the engine sent a line of more than {_LIMIT >> 20} MiB")
-            return None
+            return b""
         whole = bytes(self._rest) + data[:end]
-        self._rest = bytearray(data[end + 1 :])
-        return _array(whole)
+        self._rest = bytearray(data[end:])
+        return whole
 
-    def finish(self) -> bytes | None:
+    def finish(self) -> bytes:
         """A last line without its end."""
         data, self._rest = bytes(self._rest), bytearray()
-        return _array(data)
+        return data
 
-
-def _array(data: bytes) -> bytes | None:
-    lines = [line for line in data.split(b"\n") if line.strip()]
-    return b"[" + b",".join(lines) + b"]" if lines else None
+    def array(self, lines: bytes) -> bytes | None:
+        """Lines as one JSON array; None if they are blank."""
+        kept = [line for line in lines.split(b"\n") if line.strip()]
+        return b"[" + b",".join(kept) + b"]" if kept else None

@@ -1,4 +1,5 @@
-"""Server-sent events of an engine, read a socket read at a time: bytes in, one JSON array of payloads out.
+"""Server-sent events of an engine, read a socket read at a time: bytes in, whole events out, and their payloads as one
+JSON array.
 
 Promise: work is linear in the bytes and done by a handful of calls per read, however many events it holds; an event cut
 anywhere (also between \\r and \\n) is the same event; memory is bounded by the largest event allowed.
@@ -24,58 +25,55 @@ class EventReader:
         self._seen = 0
         self.done = False
 
-    def feed(self, data: bytes) -> bytes | None:
-        """The payloads of all events that `data` completed, as one JSON array; None if it completed none that has
-        one. Payloads are not looked into: whoever decodes the array finds out whether they are JSON."""
-        if data[:6] == b"data: " and data[-2:] == b"\n\n" and not self._rest:
-            # By far the most frequent case: an engine's step is one event, and one read.
-            event = data[6:-2]
-            if b"\n" not in event and b"\r" not in event and event != _DONE:
-                return b"[" + event + b"]"
+    def feed(self, data: bytes) -> bytes:
+        """All events that `data` completes, without carriage returns; nothing if it completes none."""
+        rest = self._rest
+        if not rest and data[-2:] == b"\n\n" and b"\r" not in data:
+            return data
         if b"\r" in data:
             # JSON escapes control characters, so a bare carriage return can only belong to a line end.
             data = data.replace(b"\r", b"")
-        rest = self._rest
         if rest:
             rest += data
-            end = rest.rfind(b"\n\n", max(self._seen - 1, 0))
-            if end < 0:
+            end = rest.rfind(b"\n\n", max(self._seen - 1, 0)) + 2
+            if end < 2:
                 self._hold(len(rest))
-                return None
+                return b""
             data = bytes(rest[:end])
-            del rest[: end + 2]
+            del rest[:end]
         else:
-            end = data.rfind(b"\n\n")
-            if end < 0:
+            end = data.rfind(b"\n\n") + 2
+            if end < 2:
                 rest += data
                 self._hold(len(rest))
-                return None
-            rest += data[end + 2 :]
+                return b""
+            rest += data[end:]
             data = data[:end]
         self._seen = len(rest)
-        return self._array(data)
+        return data
 
-    def finish(self) -> bytes | None:
+    def finish(self) -> bytes:
         """What a stream that ended without its last blank line still held."""
         data, self._rest = bytes(self._rest), bytearray()
-        return self._array(data.rstrip(b"\n")) if data else None
+        return data
 
-    def _hold(self, size: int) -> None:
-        self._seen = size
-        if size > _LIMIT:
-            raise EngineError("internal", f"the engine sent an event of more than {_LIMIT >> 20} MiB")
-
-    def _array(self, data: bytes) -> bytes | None:
+    def array(self, events: bytes) -> bytes | None:
+        """The payloads of events as one JSON array; None if none has one. Payloads are not looked into: whoever decodes
+        the array finds out whether they are JSON."""
+        data = events.rstrip(b"\n")
         if data.endswith(b"data: [DONE]"):
             self.done = True
             data = data[:-12].rstrip(b"\n")
-            if not data:
-                return None
         if data.startswith(b"data: "):
             array = data[6:].replace(b"\n\ndata: ", b",")
             if b"\n" not in array:
                 return b"[" + array + b"]"
         return self._slowly(data)
+
+    def _hold(self, size: int) -> None:
+        self._seen = size
+        if size > _LIMIT:
+            raise EngineError("internal", f"the engine sent an event of more than {_LIMIT >> 20} MiB")
 
     def _slowly(self, data: bytes) -> bytes | None:
         """Events with comments, names, several data lines or other spacing."""

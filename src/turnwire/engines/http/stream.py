@@ -45,6 +45,11 @@ class Reading(ABC):
     def feed(self, events: bytes) -> TokenBatch | EventBatch | None:
         """Take a JSON array of events and give what they bring as one batch."""
 
+    def running(self, events: bytes) -> TokenBatch | None:
+        """The same for events as they came, where the reading knows them by their bytes; None, and nothing is taken,
+        where it has to see their payloads."""
+        return None
+
     def close(self) -> Completion | None:
         """The completion of a stream that is over: `end`, where the engine finished at all."""
         return self.end
@@ -201,8 +206,10 @@ class Stream:
     def _take(self, body: bytes) -> None:
         reading, events = self._reading, self._events
         try:
-            array = events.feed(body)
-            batch = reading.feed(array) if array is not None else None
+            whole = events.feed(body)
+            batch: TokenBatch | EventBatch | None = reading.running(whole)
+            if batch is None and whole:
+                batch = self._fed(whole)
         except EngineError as error:
             self._fail(error, left=True)
             return
@@ -211,7 +218,8 @@ class Stream:
             return
         try:
             if type(batch) is TokenBatch:
-                self._tokens(batch)
+                tokens = self._tokens
+                tokens(batch)
             elif batch is not None:
                 assert type(batch) is EventBatch
                 self._receiver.events(batch)
@@ -220,6 +228,10 @@ class Stream:
             self._broken("internal", "output that the gateway could not handle")
         if reading.end is not None or reading.error is not None or events.done or self._answer.over:
             self._settle()
+
+    def _fed(self, events: bytes) -> TokenBatch | EventBatch | None:
+        array = self._events.array(events)
+        return self._reading.feed(array) if array is not None else None
 
     def _settle(self) -> None:
         """The engine has finished, failed or stopped talking."""
@@ -243,8 +255,7 @@ class Stream:
     def _last_event(self) -> None:
         """An event without its blank line, at the end of the answer. One that was cut is not an event."""
         try:
-            array = self._events.finish()
-            batch = self._reading.feed(array) if array is not None else None
+            batch = self._fed(self._events.finish())
         except (EngineError, msgspec.DecodeError, UnicodeDecodeError):
             return
         if isinstance(batch, TokenBatch):
