@@ -76,7 +76,7 @@ class Connection(asyncio.Protocol):
         self.exchange: Exchange | None = None
         self.since = 0.0
         self.used = False
-        self._rest = b""
+        self._rest: bytes | memoryview = b""
         self._paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
             received = exchange.received
             received(data)
         else:
-            self._rest = data
+            self._rest = memoryview(data)
             self.transport.pause_reading()
             self._portion()
 
@@ -98,7 +98,7 @@ class Connection(asyncio.Protocol):
         """Hand the next portion of a large read on."""
         if self.exchange is None or self._paused or not self._rest:
             return
-        portion, self._rest = self._rest[:_PORTION], self._rest[_PORTION:]
+        portion, self._rest = bytes(self._rest[:_PORTION]), self._rest[_PORTION:]
         if self._rest:
             asyncio.get_running_loop().call_soon(self._portion)
         elif not self.transport.is_closing():
@@ -129,7 +129,7 @@ class Connection(asyncio.Protocol):
         self._owner.forget(self)
         rest, self._rest = self._rest, b""
         if rest and self.exchange is not None:
-            self.exchange.received(rest)
+            self.exchange.received(bytes(rest))
         exchange, self.exchange = self.exchange, None
         if exchange is not None:
             exchange.lost(error)

@@ -27,30 +27,18 @@ class EventReader:
 
     def feed(self, data: bytes) -> bytes:
         """All events that `data` completes, without carriage returns; nothing if it completes none."""
-        rest = self._rest
-        if not rest and data[-2:] == b"\n\n" and b"\r" not in data:
-            return data
         if b"\r" in data:
             # JSON escapes control characters, so a bare carriage return can only belong to a line end.
             data = data.replace(b"\r", b"")
-        if rest:
-            rest += data
-            end = rest.rfind(b"\n\n", max(self._seen - 1, 0)) + 2
-            if end < 2:
-                self._hold(len(rest))
-                return b""
-            data = bytes(rest[:end])
-            del rest[:end]
-        else:
-            end = data.rfind(b"\n\n") + 2
-            if end < 2:
-                rest += data
-                self._hold(len(rest))
-                return b""
-            rest += data[end:]
-            data = data[:end]
+        rest, end = self._rest, data.rfind(b"\n\n") + 2
+        if end < 2:
+            return self._hold(data)
+        if not rest and end == len(data):
+            return data
+        whole = b"".join((rest, memoryview(data)[:end]))
+        rest[:] = data[end:]
         self._seen = len(rest)
-        return data
+        return whole
 
     def finish(self) -> bytes:
         """What a stream that ended without its last blank line still held."""
@@ -70,10 +58,17 @@ class EventReader:
                 return b"[" + array + b"]"
         return self._slowly(data)
 
-    def _hold(self, size: int) -> None:
-        self._seen = size
-        if size > _LIMIT:
+    def _hold(self, data: bytes) -> bytes:
+        """Keep what ends no event by itself; it may still end the one that it goes on with."""
+        rest = self._rest
+        rest += data
+        end = rest.rfind(b"\n\n", max(self._seen - 1, 0)) + 2
+        whole = bytes(rest[:end]) if end >= 2 else b""
+        del rest[: len(whole)]
+        self._seen = len(rest)
+        if self._seen > _LIMIT:
             raise EngineError("internal", f"the engine sent an event of more than {_LIMIT >> 20} MiB")
+        return whole
 
     def _slowly(self, data: bytes) -> bytes | None:
         """Events with comments, names, several data lines or other spacing."""
