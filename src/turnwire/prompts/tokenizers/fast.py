@@ -92,9 +92,7 @@ def _stands_in(fast: Any, reference: Reference) -> bool:
         return False
     plainly, ids = _ordinary(fast), range(max(facts.size, *facts.added, 0) + _BEYOND)
     return _equal(
-        (plainly(probe, first), reference.encode_uncontrolled(probe, first))
-        for probe in _probes(facts)
-        for first in (True, False)
+        (plainly(probe, True), reference.encode_uncontrolled(probe, True)) for probe in _probes(facts)
     ) and _equal((fast.id_to_token(id_), reference.spell(id_)) for id_ in ids)
 
 
