@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import gc
 import logging
 import os
@@ -28,6 +27,7 @@ from turnwire.gateway.door.connection import HttpBounds, bounded_http, bounded_s
 from turnwire.gateway.gateway import Gateway
 from turnwire.gateway.processes.inside import answering
 from turnwire.gateway.processes.siblings import Siblings
+from turnwire.gateway.returning import return_memory, return_when_quiet
 from turnwire.gateway.settings import Settings
 from turnwire.gateway.setup.assembly import assemble_models
 from turnwire.gateway.setup.worker_list import apply_engines
@@ -96,13 +96,17 @@ async def _main(
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG)
-    _return_memory()
-    if siblings is None:
-        await server.serve(sockets=[listener])
-        return
-    async with answering(gateway, siblings):
-        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), server.orphaned)
-        await server.serve(sockets=[listener])
+    return_memory()
+    returning = asyncio.create_task(return_when_quiet(gateway.heartbeat))
+    try:
+        if siblings is None:
+            await server.serve(sockets=[listener])
+            return
+        async with answering(gateway, siblings):
+            asyncio.get_running_loop().add_reader(sys.stdin.fileno(), server.orphaned)
+            await server.serve(sockets=[listener])
+    finally:
+        returning.cancel()
 
 
 @contextlib.contextmanager
@@ -138,13 +142,6 @@ def _interruptible() -> Iterator[None]:
         raise
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.remove_signal_handler(number)
-
-
-def _return_memory() -> None:
-    """Give back to the system what loading needed and serving does not: a tokenizer's file takes ten times its size to
-    read. Without glibc the allocator decides."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 # What a client sends wrong on the wire is told to the client; in the log it is one line of information.

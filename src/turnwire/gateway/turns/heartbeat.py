@@ -44,7 +44,7 @@ class Pulse(msgspec.Struct):
 
 class Heartbeat:
     """Watches every live turn. Limits are in seconds, `tick_s` is the resolution (half a second, or finer where a limit
-    is short); `quiet`: no turn lives."""
+    is short); `quiet`: no turn lives; `begun` counts the turns so far."""
 
     def __init__(self, *, keepalive_s: float, idle_s: float, stall_s: float, tick_s: float | None = None) -> None:
         if tick_s is None:
@@ -55,6 +55,7 @@ class Heartbeat:
         self._stall = max(1, round(stall_s / tick_s))
         self._pulses: dict[Pulsed, Pulse] = {}
         self._task: asyncio.Task[None] | None = None
+        self.begun = 0
         self.quiet = asyncio.Event()
         self.quiet.set()
 
@@ -68,6 +69,7 @@ class Heartbeat:
     def watch(self, turn: Pulsed) -> None:
         """Start watching; the ticker runs only while there is something to watch."""
         self._pulses[turn] = Pulse(turn)
+        self.begun += 1
         self.quiet.clear()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
