@@ -117,16 +117,19 @@ def _endurance(folder: Path) -> str:
         return f"{title}\n\n{MISSING}"
     made = msgspec.json.decode(file.read_bytes(), type=Endurance)
     parts = [f"{made.median(at / 10, (at + 1) / 10):.0f}" for at in range(10)]
+    last = [sample for sample in made.samples if sample.turns >= made.samples[-1].turns * 2 / 3]
+    added, turns = last[-1].rss_mib - last[0].rss_mib, last[-1].turns - last[0].turns
     wrong = sum(n for name, n in made.tally.items() if name not in ("asked", "complete", "left"))
     descriptors = [sample.descriptors for sample in made.samples]
     about = (
         "Conversations of up to seven turns, each with material of its own, on the three APIs; every answer is "
-        "checked. Memory grows until the stores have reached their bounds, and then no more."
+        "checked. Memory grows until the stores have reached their bounds."
     )
     rows = [
         ("turns asked, complete, left on purpose", _counts(made.tally)),
         ("errors sent, cut, truncated, wrong, lost", f"{wrong:,}"),
         ("memory by tenths of the turns, MiB", ", ".join(parts)),
+        ("added in the last third", f"{added:.1f} MiB, {added * (1 << 20) / turns:.0f} bytes a turn"),
         ("file descriptors, threads", f"{min(descriptors)} to {max(descriptors)}, {made.samples[-1].threads}"),
         ("longest /health, of one every 50 ms", f"{max(sample.pause_ms for sample in made.samples):.0f} ms"),
         *_busy(made.samples),
