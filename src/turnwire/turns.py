@@ -53,7 +53,7 @@ JSON: TypeAlias = Any
 """A decoded JSON value (what msgspec.json.decode returns)."""
 
 
-class _Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class _Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Base of every vocabulary value that is not per-token hot."""
 
 

@@ -25,7 +25,7 @@ BLOCK = 256
 _MARK = 8
 
 
-class Sketch(msgspec.Struct, frozen=True, array_like=True):
+class Sketch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A finished turn: its name, how many tokens its prompt and its whole had, where its generation header began, how
     many assistant turns came before it, and digests: of each leading block (8 bytes each, each over all before it), of
     the prompt, of the whole, and of the conversation's opening by part."""
@@ -77,7 +77,7 @@ def sketch_of(
     )
 
 
-class _Marks(msgspec.Struct):
+class _Marks(msgspec.Struct, gc=False):
     """Digests of an array's leading blocks, and of its leading parts of some lengths."""
 
     blocks: bytes

@@ -72,7 +72,7 @@ class BuiltPrompt(Protocol):
     def stamp(self) -> str: ...
 
 
-class _Turn(msgspec.Struct, frozen=True):
+class _Turn(msgspec.Struct, frozen=True, gc=False):
     """A turn that ended in a line: at token `end`, its generation header at `header`, after a conversation that held
     `before` assistant turns."""
 
@@ -83,7 +83,7 @@ class _Turn(msgspec.Struct, frozen=True):
     name: str
 
 
-class _Line(msgspec.Struct):
+class _Line(msgspec.Struct, gc=False):
     """One thread of a session: all that the engine read and wrote in it, the turns that ended in there, oldest first,
     and the newest conversation with the template's clock at that time."""
 
@@ -98,7 +98,7 @@ class _Line(msgspec.Struct):
         return self.turns[-1]
 
 
-class _Match(msgspec.Struct, frozen=True):
+class _Match(msgspec.Struct, frozen=True, gc=False):
     """A turn to compare with, and how many tokens the new prompt shares with its line."""
 
     turn: _Turn

@@ -114,7 +114,7 @@ assert set(CAUSES) == set(get_args(Cause))
 _BLOCK = 1024
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The comparison of a prompt with the session's previous prompt and output.
 
     `first`: nothing to compare with. `unseen`: the prompt is written by the model's own server, so there are no tokens

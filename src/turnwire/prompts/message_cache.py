@@ -22,7 +22,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _OVERHEAD = 600
 
 
-class KnownMessage(msgspec.Struct, frozen=True):
+class KnownMessage(msgspec.Struct, frozen=True, gc=False):
     """`digest` names the message; `said` names what clients send back of an assistant's message. `shown` is the message
     without thoughts that are only carriers. `control` says that its content may become control, `marked` that it holds
     the character by which such content is marked. `size` is roughly its bytes."""

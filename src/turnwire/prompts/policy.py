@@ -20,7 +20,7 @@ from turnwire.turns import Conversation, HistoryThinking, Message, Note, Reasoni
 __all__ = ["PromptPlan", "ReplayPolicy", "loop_start"]
 
 
-class PromptPlan(msgspec.Struct, frozen=True, kw_only=True):
+class PromptPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What was decided for one prompt. `exact` and `bare` hold indices of assistant messages: to be replayed exactly
     where they can be recalled, and to be shown without their thoughts."""
 

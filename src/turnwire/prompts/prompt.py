@@ -38,7 +38,7 @@ class Section(msgspec.Struct, frozen=True, gc=False):
     end: int
 
 
-class HistoryKey(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryKey(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What precedes a turn, as digests. `strict` covers the system text, the tools and every message. `loose`, for
     turns whose random call ids already show where they come from, leaves out the tools and the clock in the system
     text; a turn may have several."""
@@ -62,7 +62,7 @@ class BegunTurn(msgspec.Struct, frozen=True, gc=False):
     ids: Sequence[int]
 
 
-class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+class Prompt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A prompt ready for an engine. `tail` is the rendered text after the last message (the generation header and any
     pre-filled thought), from which the parser's start state is derived. `history` is the key under which the turn it
     asks for can be found again; `stamp` is the template's clock, where it has one; `foresight` tells at the turn's end
@@ -84,7 +84,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
         return self.tail if self.begun is None else self.tail[: -len(self.begun.text)]
 
 
-class RecalledTurn(msgspec.Struct, frozen=True, kw_only=True):
+class RecalledTurn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One assistant turn as the model wrote it: its output token ids and raw text. `complete` is false where only a
     leading part could be recalled, that of the message's first `blocks` blocks. `tail` is the end of the prompt it was
     written after (`Prompt.tail`), if that is known; it tells a turn begun inside a thought from one begun outside."""

@@ -36,7 +36,7 @@ _MOST_SECTIONS = 40
 _MOST_SPANS = 200
 
 
-class Span(msgspec.Struct, frozen=True, kw_only=True):
+class Span(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A part of a turn, in seconds since its request was read: `queue`, `prefill`, or a block of the answer
     (`reasoning`, `text`, `tool_call` with the name of the tool)."""
 
@@ -46,7 +46,7 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
 
 
-class TurnSummary(msgspec.Struct, frozen=True, kw_only=True):
+class TurnSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One turn. Times are seconds, `at` is when it ended (unix); `prefix` is what the answer's `x-turnwire-prefix`
     said, `lost` how many tokens a broken prefix cost, `story` the same in a sentence without any text of a client;
     `parent` and `agent` say whose sub-agent the session is; `predicted` is how many tokens the worker was believed to

@@ -26,7 +26,7 @@ class PayloadError(ValueError):
     """Bytes that are not a segment."""
 
 
-class Segment(msgspec.Struct, frozen=True, kw_only=True):
+class Segment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Output tokens `[start, start + len(ids))` of a turn. Segments are numbered from 0; the one that is `last` ends
     the turn. `shape` is how the turn looked to the client by then (see `recall_shape`), empty if unknown. `tail` is
     the end of the prompt that the turn was written after; the first segment carries it."""

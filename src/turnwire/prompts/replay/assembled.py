@@ -18,7 +18,7 @@ from turnwire.turns import Note
 __all__ = ["AssembledPrompt", "AssembledPromptCache"]
 
 
-class AssembledPrompt(msgspec.Struct, frozen=True):
+class AssembledPrompt(msgspec.Struct, frozen=True, gc=False):
     """A prompt up to the place where an assistant turn begins. `notes` are those of its rendered parts; `grown_from` is
     the key of the one it was made from."""
 

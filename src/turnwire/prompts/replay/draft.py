@@ -43,7 +43,7 @@ _PER_MESSAGE = 8  # rendering a message that is known costs what tokenizing so m
 _ENDING = 24  # tokens of an output that are looked at for an end-of-turn mark
 
 
-class Shown(msgspec.Struct, frozen=True):
+class Shown(msgspec.Struct, frozen=True, gc=False):
     """A conversation as the template gets it; `marks` are None where none were needed."""
 
     messages: Sequence[Message]
@@ -53,7 +53,7 @@ class Shown(msgspec.Struct, frozen=True):
     marks: Marks | None
 
 
-class _SplicedTurn(msgspec.Struct, frozen=True):
+class _SplicedTurn(msgspec.Struct, frozen=True, gc=False):
     """A turn that is put in as tokens. `exact` tells what the model wrote from what was written for it; `thinking` is
     None where the header it was written after is not known."""
 
@@ -62,7 +62,7 @@ class _SplicedTurn(msgspec.Struct, frozen=True):
     thinking: bool | None
 
 
-class _Found(msgspec.Struct):
+class _Found(msgspec.Struct, gc=False):
     """The turns that are put in as tokens, by the index of their message; the assembled prompt that ends where the
     first of them begins, and its key. `settled`: all of them are what the model wrote, and nothing was noted."""
 

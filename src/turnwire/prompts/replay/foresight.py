@@ -63,7 +63,7 @@ def _keep(known: dict[bytes, Any], key: bytes, value: Any) -> None:
     known[key] = value
 
 
-class Foresight(msgspec.Struct, frozen=True, kw_only=True):
+class Foresight(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the template will make of the turn that one prompt asks for. `messages` are the conversation's, `tail` is
     the generation header, `args` are the switches the turn is written with."""
 

@@ -23,7 +23,7 @@ _TOKEN_BYTES = 12  # four packed, and what its number takes in JSON with a comma
 __all__ = ["GrownText", "Rendering", "RenderingCache", "common_items", "grown"]
 
 
-class GrownText(msgspec.Struct, frozen=True):
+class GrownText(msgspec.Struct, frozen=True, gc=False):
     """A text with everything that was found in it. `limit` is where its generation header begins; `digests` name the
     messages it shows; the tools' names are found before `tools_end`; `starts` count the tokens before each label."""
 
@@ -45,7 +45,7 @@ class GrownText(msgspec.Struct, frozen=True):
         return 2 * len(self.text) + _TOKEN_BYTES * len(self.ids) + 200 * len(self.labels) + 500
 
 
-class Rendering(msgspec.Struct, frozen=True):
+class Rendering(msgspec.Struct, frozen=True, gc=False):
     """A grown text, the key of all it was rendered from, its generation header (None where it was not looked for) and
     the notes of its rendering. `window` is where the first question begins when only the last exchange is rendered;
     None until such a rendering was compared with the whole text."""

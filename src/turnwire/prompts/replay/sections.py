@@ -31,7 +31,7 @@ class FoundMessage(msgspec.Struct, frozen=True, gc=False):
     end: int
 
 
-class Labelling(msgspec.Struct, frozen=True):
+class Labelling(msgspec.Struct, frozen=True, gc=False):
     """What was found in a text, and `missed`: what was looked for in vain, with the index of its message."""
 
     found: list[FoundMessage]

@@ -29,7 +29,7 @@ class Label(msgspec.Struct, frozen=True, gc=False):
     start: int
 
 
-class TokenizedText(msgspec.Struct, frozen=True, kw_only=True):
+class TokenizedText(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Tokenized text; `sections` count from the piece's own start. `tail` is its generation header, None where it was
     not looked for; `notes` say what its rendering had to leave out."""
 

@@ -68,7 +68,7 @@ _UNDERSTOOD = frozenset({*_TEXT_PARTS, "image_url", "thinking", "reasoning"})
 """Parts of other types are kept whole, with a note on the part."""
 
 
-class _Decoded(msgspec.Struct, frozen=True):
+class _Decoded(msgspec.Struct, frozen=True, gc=False):
     """One message by itself: a message, or the result of a tool."""
 
     message: Message | None = None

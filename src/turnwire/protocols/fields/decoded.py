@@ -77,7 +77,7 @@ def _cost(data: bytes) -> int:
     return 3 * len(data) + _OVERHEAD
 
 
-class PartNote(msgspec.Struct, frozen=True):
+class PartNote(msgspec.Struct, frozen=True, gc=False):
     """A note on a part: where inside it, and what. Notes of one code and subject are one kind, of which a request
     reports the first case."""
 

@@ -28,7 +28,7 @@ _MESSAGE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _STRING = msgspec.json.Decoder(str)
 
 
-class ReadMessages(msgspec.Struct, frozen=True):
+class ReadMessages(msgspec.Struct, frozen=True, gc=False):
     """The messages, the tools with those that messages define, and the effort that the last message with an
     `output_config` asks for."""
 
@@ -37,7 +37,7 @@ class ReadMessages(msgspec.Struct, frozen=True):
     effort: str | None = None
 
 
-class _Decoded(msgspec.Struct):
+class _Decoded(msgspec.Struct, gc=False):
     """One message by itself. `results` are the ids of the calls that it answers; `message` is the message with their
     names as they were last found (`names`). `expires` is whether it is shown only until the next user message."""
 

@@ -34,7 +34,7 @@ call that a gateway ran together with its answer, such a call without the answer
 tools, the wish for a compaction, or the name of an item kept elsewhere."""
 
 
-class DecodedItem(msgspec.Struct):
+class DecodedItem(msgspec.Struct, gc=False):
     """One item. `item` is the item itself, for the store and for references; `name` and `namespace` are the client's
     name of the tool that a call names; `call_id` is the call that is made or answered, `key` the form of that id
     which is compared. `hosted` is a call with its answer. `block` is the call or result with the model's name of the
