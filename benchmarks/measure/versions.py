@@ -1,7 +1,8 @@
-"""Which source was measured: the commit of a clone, or the git tree of a copy that has no history.
+"""Which source was measured: the commit of a clone, or the git tree of a source that is no commit's.
 
-Promise: a stamp is made from the source itself, never typed in. That of a copy is `tree` and the name that git gives to
-the folder `src/turnwire`; in a clone, `named` finds the commit that has this folder.
+Promise: a stamp is made from the source itself, never typed in. Where there is no history, or the source differs from
+it, that is `tree` and the name that git gives to the folder `src/turnwire`; `named` finds the commit that has this
+folder. What a run writes beside the source, such as its results, changes no stamp.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ _MOST_COMMITS = 500
 
 def commit(source: Path) -> str:
     """The version of a checkout."""
-    described = _git(source, "describe", "--always", "--dirty", "--abbrev=7")
-    return described or f"tree {tree_of(source / PACKAGE).hex()[:_SHOWN]}"
+    head = _git(source, "rev-parse", "--short=7", "HEAD")
+    if head and not _git(source, "status", "--porcelain", "--", PACKAGE):
+        return head
+    return f"tree {tree_of(source / PACKAGE).hex()[:_SHOWN]}"
 
 
 def named(stamp: str, clone: Path) -> str:

@@ -81,7 +81,7 @@ def _about(results: dict[str, Result], columns: list[str]) -> list[str]:
     places: dict[str, list[str]] = {}
     for command, result in results.items():
         machine = result.machine
-        busy = ", which other work used too" if float(machine["load"]) > 1 else ""
+        busy = f", load {machine['load']} at the start" if float(machine["load"]) > 1 else ""
         own = versions.named(result.gateways[BASE]["version"], ROOT)
         where = f"{result.taken} on {machine['cores']} cores of a {machine['cpu']}{busy}, Turnwire at {own}"
         rounds = result.options.get("rounds")

@@ -40,6 +40,13 @@ def test_a_copy_is_named_by_its_tree_and_its_commit_is_found(tmp_path: Path) -> 
     git("commit", "-qam", "second")
 
     assert commit(clone) == git("rev-parse", "--short=7", "HEAD")
+    (clone / "results").mkdir()
+    (clone / "results" / "stream.json").write_text("{}")
+    assert commit(clone) == git("rev-parse", "--short=7", "HEAD"), "what a run writes is not the source"
+    (package / "b.py").write_text("# b.py\n")
+    assert named(commit(clone), clone) == first, "a source that another commit has is that commit's"
+    (package / "b.py").write_text("# not committed\n")
+    assert named(commit(clone), clone) == commit(clone) != first
     stamp = commit(copy)
     assert stamp.startswith("tree ")
     assert named(stamp, clone) == first
