@@ -40,6 +40,7 @@ from turnwire.cli.chat.plain import prose, spelled
 from turnwire.cli.chat.prompt import Prompt
 from turnwire.cli.chat.screen import TurnScreen, call_line
 from turnwire.cli.loading import Loading
+from turnwire.python_files import source_spec
 
 __all__ = ["Request", "run"]
 
@@ -236,7 +237,7 @@ def _turn(session: ChatSession, question: str, screen: TurnScreen, asker: Asker,
 
 def _functions(path: Path) -> list[Callable[..., Any]]:
     """The public functions that a file defines itself."""
-    spec = importlib.util.spec_from_file_location(f"turnwire_tools_{path.stem}", path)
+    spec = source_spec(f"turnwire_tools_{path.stem}", str(path))
     if spec is None or spec.loader is None:
         raise click.ClickException(f"{path} is not a Python file.")
     module = importlib.util.module_from_spec(spec)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from turnwire.parsers.dialect import Dialect
 from turnwire.parsers.lookup.failures import DialectFileError
+from turnwire.python_files import source_spec
 
 __all__ = ["GROUP", "installed_dialects", "load_dialect_file"]
 
@@ -36,7 +37,7 @@ def installed_dialects() -> tuple[Dialect, ...]:
 
 def load_dialect_file(path: str) -> tuple[Dialect, ...]:
     """The dialects that a Python file defines in `DIALECTS`. The file is run: it must be the operator's own."""
-    spec = importlib.util.spec_from_file_location(f"turnwire_dialect_{PurePath(path).stem}", path)
+    spec = source_spec(f"turnwire_dialect_{PurePath(path).stem}", path)
     if spec is None or spec.loader is None:
         raise DialectFileError(path, f"{path} is not a Python file; give FILE.py with a DIALECTS tuple.")
     module = importlib.util.module_from_spec(spec)
