@@ -37,6 +37,7 @@ COMMANDS = {
     "storm": ("benchmarks.commands.storm", "turns in front of servers that fail in some forty ways"),
     "starvation": ("benchmarks.commands.starvation", "one tenant floods: how long another waits"),
     "fuzz": ("benchmarks.commands.fuzz", "bad requests over every route: no 500, no broken stream"),
+    "parsers": ("benchmarks.parsers", "CPU per token of the parser alone, beside vLLM's and SGLang's"),
     "figures": ("benchmarks.figures", "write the README's table from the result files"),
 }
 

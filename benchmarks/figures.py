@@ -20,36 +20,41 @@ from benchmarks.commands.fidelity import Table
 from benchmarks.commands.prefix import Run
 from benchmarks.endurance.page import reliability_block
 from benchmarks.fidelity.cells import Cell as FidelityCell
-from benchmarks.fidelity.outcomes import Restarts
+from benchmarks.fidelity.outcomes import Laws, Restarts
 from benchmarks.measure import versions
 from benchmarks.measure.results import FOLDER, Result, read, span
 from benchmarks.measure.rows import APIS, COMMANDS, GATEWAYS, Row, measured_rows
 from benchmarks.observing import block as observing_block
 from benchmarks.parity.page import parity_block
+from benchmarks.parser_figures import parser_block
 from benchmarks.peers.table import peers_block
 from benchmarks.replicas.page import pictures, replicas_block
+from benchmarks.summary import summary_block
 from turnwire.cli.bench.timing import interval
 
 ROOT = Path(__file__).resolve().parents[1]
-README, PREFIX, FIDELITY = ROOT / "README.md", ROOT / "docs" / "prefix.md", ROOT / "docs" / "fidelity.md"
+README, BENCHMARKS = ROOT / "README.md", ROOT / "benchmarks" / "README.md"
+PREFIX, FIDELITY = ROOT / "docs" / "prefix.md", ROOT / "docs" / "fidelity.md"
 CAPTURE, SEALS = ROOT / "docs" / "capture.md", ROOT / "docs" / "seals.md"
 RELIABILITY = ROOT / "docs" / "reliability.md"
 REPLICAS = ROOT / "docs" / "replicas.md"
-PARITY = ROOT / "docs" / "parity.md"
+PARITY, PARSERS = ROOT / "docs" / "parity.md", ROOT / "docs" / "parsers.md"
 IMAGES = ROOT / "docs" / "images"
 BEGIN, END = "<!-- figures: written by `python -m benchmarks figures` -->", "<!-- end of figures -->"
-QUIET = "On another machine that was quiet, in figures, beside the nearest peer:"
 
 
-def block(folder: Path = FOLDER) -> str:
+def readme_block(folder: Path = FOLDER) -> str:
     """The text between the README's two marks."""
+    return "\n".join([*peers_block(folder / "peers"), *_first_token(folder), "", *summary_block(folder)])
+
+
+def quiet_block(folder: Path = FOLDER) -> str:
+    """The text between the two marks of benchmarks/README.md."""
     results = {name: read(name, folder) for name in COMMANDS if (folder / f"{name}.json").exists()}
     if not results:
         return "Nothing is measured yet."
     columns = [name for name in GATEWAYS if any(name in result.gateways for result in results.values())]
-    beside = peers_block(folder / "peers")
     lines = [
-        *([*beside, "", QUIET, ""] if beside else []),
         "Ranges over rounds in which the gateways took turns, each in front of a scripted engine process that says the",
         "same tokens; chat / messages / responses, and – where a gateway has no such route or was not measured.",
         "",
@@ -59,7 +64,7 @@ def block(folder: Path = FOLDER) -> str:
     for row in measured_rows(results):
         cells = [_cell(results[row.command], name, row) for name in columns]
         lines.append(f"| {row.text} (`{row.command}`) | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", *_about(results), *_first_token(folder)])
+    return "\n".join([*lines, "", *_about(results)])
 
 
 def _cell(result: Result, gateway: str, row: Row) -> str:
@@ -91,7 +96,7 @@ def _about(results: dict[str, Result]) -> list[str]:
     machine = next(iter(results.values())).machine
     busy = " that other work used too" if any(float(each.machine["load"]) > 1 for each in results.values()) else ""
     where = f"{machine['cores']} cores of a {machine['cpu']}{busy}, Python {machine['python']}"
-    return [f"{'; '.join(named)}.", f"Taken {_range(days)} on {where}.", "How: [benchmarks](benchmarks/README.md)."]
+    return [f"{'; '.join(named)}.", f"Taken {_range(days)} on {where}."]
 
 
 def _first_token(folder: Path) -> list[str]:
@@ -201,24 +206,46 @@ def restarts_block(folder: Path = FOLDER) -> str:
     return "\n".join([*lines, "", f"{made.templates} templates. Taken {made.taken}."])
 
 
+def laws_block(folder: Path = FOLDER) -> str:
+    """The text between the second two marks of docs/fidelity.md."""
+    made = msgspec.json.decode((folder / "laws.json").read_bytes(), type=Laws)
+    lines = [
+        f"| law | {' | '.join(f'{name}: broken of tried' for name in made.checkouts)} |",
+        "|---|" + "---|" * len(made.checkouts),
+    ]
+    for each in zip(*made.checkouts.values(), strict=True):
+        counts = [f"{law.broken:,} of {law.tried:,}" for law in each]
+        lines.append(f"| {each[0].name} | {' | '.join(counts)} |")
+    return "\n".join([*lines, "", f"Taken {made.taken}."])
+
+
+def page_with(text: str, blocks: Sequence[str]) -> str | None:
+    """A page with these texts between its marks, in their order; None where it has not as many marks."""
+    before, *rest = text.split(BEGIN)
+    if len(rest) != len(blocks) or not all(END in part for part in rest):
+        return None
+    written = [f"{BEGIN}\n\n{made}\n\n{END}{part.partition(END)[2]}" for made, part in zip(blocks, rest, strict=True)]
+    return before + "".join(written)
+
+
 def main(arguments: list[str]) -> None:
-    pages = {
-        README: block(),
-        PREFIX: prefix_block(),
-        FIDELITY: fidelity_block(),
-        CAPTURE: observing_block(),
-        RELIABILITY: reliability_block(FOLDER),
-        REPLICAS: replicas_block(),
-        SEALS: restarts_block(),
-        PARITY: parity_block(),
+    pages: dict[Path, tuple[str, ...]] = {
+        README: (readme_block(),),
+        BENCHMARKS: (quiet_block(),),
+        PREFIX: (prefix_block(),),
+        FIDELITY: (fidelity_block(), laws_block()),
+        CAPTURE: (observing_block(),),
+        RELIABILITY: (reliability_block(FOLDER),),
+        REPLICAS: (replicas_block(),),
+        SEALS: (restarts_block(),),
+        PARITY: (parity_block(),),
+        PARSERS: (parser_block(FOLDER),),
     }
-    for page, made in pages.items():
+    for page, blocks in pages.items():
         text = page.read_text(encoding="utf-8")
-        before, mark, rest = text.partition(BEGIN)
-        _, other, after = rest.partition(END)
-        if not mark or not other:
-            raise SystemExit(f"{page.name} has no {BEGIN} ... {END}")
-        written = f"{before}{BEGIN}\n\n{made}\n\n{END}{after}"
+        written = page_with(text, blocks)
+        if written is None:
+            raise SystemExit(f"{page.name} has not {len(blocks)} times {BEGIN} ... {END}")
         if written == text:
             continue
         if "--check" in arguments:

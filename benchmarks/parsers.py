@@ -1,8 +1,9 @@
 """CPU per token of the parser, one token per delta, for arguments of 1 to 80 KB; beside vLLM's and SGLang's parsers.
 
-    python benchmarks/parsers.py                          # our parser, and the peers found in the cache
-    python benchmarks/parsers.py --vllm PYTHON            # an interpreter in whose environment vLLM is installed
-    python benchmarks/parsers.py --sglang PYTHON --budget 20 --json figures.json
+    python -m benchmarks parsers                          # our parser, and the peers found in the cache
+    python -m benchmarks parsers --vllm PYTHON            # an interpreter in whose environment vLLM is installed
+    python -m benchmarks parsers --sglang PYTHON --budget 20
+    python -m benchmarks parsers --save                   # the result file that the README's line is made from
 
 A peer runs in its own interpreter, without a server and without a model, on the same pieces of the same text. Process
 time is measured, never the clock. A run that exceeds the budget is stopped and counted by the tokens it got through."""
@@ -18,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.measure.results import FOLDER, machine, today
 from turnwire.parsers import Parser, Start, resolve
 from turnwire.turns import Tool, ToolCallClosed
 
@@ -127,13 +129,20 @@ def found(pattern: str) -> Path | None:
     return next(iter(sorted((Path.home() / ".cache/turnwire/engines").glob(f"{pattern}/bin/python"))), None)
 
 
-def main() -> None:
+def version(interpreter: Path, engine: str) -> str:
+    """The version of an engine in its own environment."""
+    found = f"version(packages_distributions()[{engine!r}][0])"
+    asked = [str(interpreter), "-c", f"from importlib.metadata import *; print({found})"]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def main(arguments: list[str]) -> None:
     reader = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     reader.add_argument("--vllm", type=Path, default=found("vllm-*"), help="python with vLLM installed")
     reader.add_argument("--sglang", type=Path, default=found("sglang-*"), help="python with SGLang installed")
     reader.add_argument("--budget", type=float, default=10, help="CPU seconds a peer may spend on one text")
-    reader.add_argument("--json", type=Path, help="write the figures there")
-    given = reader.parse_args()
+    reader.add_argument("--save", action="store_true", help="write results/parsers.json")
+    given = reader.parse_args(arguments)
     table: dict[str, dict[str, dict[str, Any]]] = {"turnwire": {}}
     for family in FAMILIES:
         table["turnwire"][family] = {}
@@ -146,8 +155,14 @@ def main() -> None:
             if figures:
                 table[engine] = figures
     show(table)
-    if given.json:
-        given.json.write_text(json.dumps(table, indent=1) + "\n")
+    if given.save:
+        versions = {
+            engine: version(interpreter, engine)
+            for engine, interpreter in (("vllm", given.vllm), ("sglang", given.sglang))
+            if engine in table
+        }
+        result = {"command": "parsers", "taken": today(), "machine": machine(), "versions": versions, "table": table}
+        (FOLDER / "parsers.json").write_text(json.dumps(result, indent=1) + "\n")
 
 
 def show(table: dict[str, dict[str, dict[str, Any]]]) -> None:
@@ -164,7 +179,3 @@ def show(table: dict[str, dict[str, dict[str, Any]]]) -> None:
                     text += f" ({ratio:.0f}x{'' if cell.get('right') else ', wrong'}{'+' if cell.get('cut') else ''})"
                 line += f"{text:>20}"
             print(line)
-
-
-if __name__ == "__main__":
-    main()

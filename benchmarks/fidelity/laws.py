@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import msgspec
 from aiohttp import web
 from hypothesis import HealthCheck, Phase, given, settings
 
+from benchmarks.fidelity.outcomes import Law
 from benchmarks.replicas.engine import Engine
 from benchmarks.replicas.storm import DATA
 from turnwire.prompts.tokenizers.load import load_tokenizer
@@ -37,15 +37,6 @@ from tests.gateway import test_recall_leaks as leaks  # noqa: E402
 
 PATHS = {"messages": "/v1/messages", "chat": "/v1/chat/completions", "responses": "/v1/responses"}
 EXAMPLES = 40
-
-
-class Law(msgspec.Struct):
-    """How often a law was tried and how often it was broken, with some of the places."""
-
-    name: str
-    tried: int
-    broken: int
-    places: list[str] = []
 
 
 def _command(folder: Path, *arguments: str) -> tuple[list[str], dict[str, str]]:

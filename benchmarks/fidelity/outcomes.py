@@ -1,6 +1,7 @@
-"""The result file of tool loops over gateways that come and go.
+"""The result files of tool loops over gateways that come and go, and of the three laws.
 
-Promise: what was tried, what held and what was said of it, for each layout and habit.
+Promise: what was tried, what held and what was said of it, for each layout and habit; what was tried and broken of each
+law, for each checkout.
 """
 
 from __future__ import annotations
@@ -35,3 +36,20 @@ class Restarts(msgspec.Struct):
     taken: str
     templates: int
     counts: list[Count]
+
+
+class Law(msgspec.Struct):
+    """How often a law was tried and how often it was broken, with some of the places."""
+
+    name: str
+    tried: int
+    broken: int
+    places: list[str] = []
+
+
+class Laws(msgspec.Struct):
+    """One run: the laws as each checkout kept them, by the checkout's name."""
+
+    command: str
+    taken: str
+    checkouts: dict[str, list[Law]]

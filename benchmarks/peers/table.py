@@ -95,7 +95,10 @@ def _about(results: dict[str, Result], columns: list[str]) -> list[str]:
         )
         lines.append("It hands Responses on to the server behind it, vLLM's Rust frontend, which has no such route.")
     lines += _joined(results)
-    return [*lines, "Again: `make bench-peers`."]
+    return [
+        *lines,
+        "Again: `make bench-peers`. [How, and the nearest peer in figures](benchmarks/README.md).",
+    ]
 
 
 def _joined(results: dict[str, Result]) -> list[str]:

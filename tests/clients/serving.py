@@ -173,7 +173,7 @@ class ServedGateway:
             ready.set()
 
         threading.Thread(target=read, daemon=True).start()
-        ready.wait(30)
+        ready.wait(120)
         if not address:
             self.stop()
             raise RuntimeError(f"the gateway did not start:\n{self.log[-1500:]}")

@@ -61,7 +61,7 @@ def test_ranges_of_rounds_become_cells(tmp_path: Path) -> None:
     gateways = {name: {"version": "1", "wire": "HTTP"} for name in ("turnwire", "vllm-rust")}
     machine: dict[str, str | int | float] = {"cpu": "X", "cores": 2, "python": "3.11", "load": 0.1}
     save(Result("stream", "2026-01-02", machine, gateways, cells), tmp_path)
-    lines = figures.block(tmp_path).splitlines()
+    lines = figures.quiet_block(tmp_path).splitlines()
     (line,) = [line for line in lines if "64 streams x 50" in line]
     assert line.endswith("| 24 to 27 / 9.0 | 23 / – |")
     assert any("Taken 2026-01-02 on 2 cores of a X" in line for line in lines)
