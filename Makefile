@@ -42,9 +42,10 @@ $(VENV)/.serve: pyproject.toml | $(BIN)/python
 	$(INSTALL) --editable ".[server,embedded]"
 	@touch $@
 
-# What is locked comes first, with its hashes; then nothing is left to resolve but the project itself.
+# What is locked comes first, with its hashes; then nothing is left to resolve but the project itself. Python compiles
+# what it imports; pip would compile all of it.
 $(VENV)/.dev: pyproject.toml requirements/dev.lock | $(BIN)/python
-	$(INSTALL) --require-hashes --requirement requirements/dev.lock
+	$(INSTALL) --no-compile --require-hashes --requirement requirements/dev.lock
 	$(INSTALL) --no-build-isolation --editable ".[server,embedded,dev,docs]"
 	@touch $@ $(VENV)/.serve
 
