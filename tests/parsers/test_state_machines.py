@@ -9,9 +9,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from fuzz import text_for
 from running import events_of
 from samples import SAMPLES, TOOLS
+from tests.parsers.fuzz import text_for
 
 from turnwire.parsers import Start, dialects, resolve
 from turnwire.parsers.codecs import named
