@@ -22,7 +22,7 @@ from benchmarks.endurance.page import reliability_block
 from benchmarks.fidelity.cells import Cell as FidelityCell
 from benchmarks.fidelity.outcomes import Laws, Restarts
 from benchmarks.measure import versions
-from benchmarks.measure.results import FOLDER, Result, read, span
+from benchmarks.measure.results import FOLDER, Result, place, read, span
 from benchmarks.measure.rows import APIS, COMMANDS, GATEWAYS, Row, measured_rows
 from benchmarks.observing import block as observing_block
 from benchmarks.parity.page import parity_block
@@ -95,7 +95,7 @@ def _about(results: dict[str, Result]) -> list[str]:
     days = sorted({result.taken for result in results.values()})
     machine = next(iter(results.values())).machine
     busy = " that other work used too" if any(float(each.machine["load"]) > 1 for each in results.values()) else ""
-    where = f"{machine['cores']} cores of a {machine['cpu']}{busy}, Python {machine['python']}"
+    where = f"{place(machine)}{busy}, Python {machine['python']}"
     return [f"{'; '.join(named)}.", f"Taken {_range(days)} on {where}."]
 
 
@@ -146,7 +146,7 @@ def prefix_block(folder: Path = FOLDER) -> str:
         )
     about = (
         f"Median of {len(base.times)} requests each, the first of a condition apart. Engine: {run.engine}. Prompt: "
-        f"{run.request}. Taken {run.taken} on {run.machine['cores']} cores of a {run.machine['cpu']}. The gateway's "
+        f"{run.request}. Taken {run.taken} on {place(run.machine)}. The gateway's "
         "share is what is left of a time when the engine's own is taken off: gateway, client and the wire between them."
     )
     return "\n".join([*lines, "", about])

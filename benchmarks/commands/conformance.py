@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.measure.results import FOLDER, machine, today
+from benchmarks.measure.results import FOLDER, machine, place, today
 from benchmarks.peers import cache
 from benchmarks.peers.gateways import Stage
 from benchmarks.peers.servers import SERVERS, TITLES, Served
@@ -198,8 +198,8 @@ def _when(results: Results) -> str:
     if results.minutes is None:
         days = sorted({report.taken for report in results.reports.values()} | {results.taken})
         return f"Judged on {' and '.join(days)}, in several runs."
-    where = f"{results.machine.get('cores')} cores of a {results.machine.get('cpu')}"
-    return f"Judged on {results.taken} in one run of {results.minutes:.0f} minutes on {where}."
+    minutes = f"{results.minutes:.0f} minutes"
+    return f"Judged on {results.taken} in one run of {minutes} on {place(results.machine)}."
 
 
 def _clients(results: Results) -> list[str]:

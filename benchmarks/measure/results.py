@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -58,6 +58,11 @@ def machine() -> dict[str, str | int | float]:
         "python": platform.python_version(),
         "load": round(os.getloadavg()[0], 1),
     }
+
+
+def place(machine: Mapping[str, str | int | float]) -> str:
+    """The machine in words, as pages name it."""
+    return f"{machine.get('cores')} cores ({machine.get('cpu')})"
 
 
 def today() -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.measure import versions
-from benchmarks.measure.results import FOLDER
+from benchmarks.measure.results import FOLDER, place
 from benchmarks.parity.coder import EASIEST, TEMPERATURES, Results
 from benchmarks.parity.codex_shapes import Shapes
 from benchmarks.peers.cache import ROOT
@@ -69,7 +69,7 @@ def _coder(made: Results) -> list[str]:
     if {run.arm for run in made.runs} == set(arms):
         lines += ["", markdown(compared(made.runs, (arms[0], arms[1])))]
     machine = made.machine
-    where = f"{machine['cores']} cores of a {machine['cpu']}"
+    where = place(machine)
     busy = ", which other work used too, so the times mean little" if float(machine["load"]) > 1 else ""
     own = versions.named(made.turnwire, ROOT)
     return [

@@ -10,7 +10,7 @@ import statistics
 from pathlib import Path
 
 from benchmarks.measure import versions
-from benchmarks.measure.results import Result, read, span
+from benchmarks.measure.results import Result, place, read, span
 from benchmarks.measure.rows import APIS, COMMANDS, GATEWAYS, ROWS, Row, measured_rows
 
 __all__ = ["peers_block"]
@@ -83,7 +83,7 @@ def _about(results: dict[str, Result], columns: list[str]) -> list[str]:
         machine = result.machine
         busy = f", load {machine['load']} at the start" if float(machine["load"]) > 1 else ""
         own = versions.named(result.gateways[BASE]["version"], ROOT)
-        where = f"{result.taken} on {machine['cores']} cores of a {machine['cpu']}{busy}, Turnwire at {own}"
+        where = f"{result.taken} on {place(machine)}{busy}, Turnwire at {own}"
         rounds = result.options.get("rounds")
         places.setdefault(where, []).append(f"{command} ({rounds} rounds)" if rounds else command)
     peers = ", ".join(f"{OTHERS[name]} {known[name]}" for name in columns if not name.startswith("turnwire"))

@@ -64,7 +64,7 @@ def test_ranges_of_rounds_become_cells(tmp_path: Path) -> None:
     lines = figures.quiet_block(tmp_path).splitlines()
     (line,) = [line for line in lines if "64 streams x 50" in line]
     assert line.endswith("| 24 to 27 / 9.0 | 23 / – |")
-    assert any("Taken 2026-01-02 on 2 cores of a X" in line for line in lines)
+    assert any("Taken 2026-01-02 on 2 cores (X)" in line for line in lines)
 
 
 def test_peers_are_multiples_within_a_round(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_peers_are_multiples_within_a_round(tmp_path: Path) -> None:
     lines = peers_block(tmp_path)
     (line,) = [line for line in lines if "20 messages" in line]
     assert line.endswith("| 2.0 to 4.0 | x 1 | x 2 to 2.5 | failed |")
-    assert any("on 2 cores of a X, load " in line and "(2 rounds)" in line for line in lines)
+    assert any("on 2 cores (X), load " in line and "(2 rounds)" in line for line in lines)
     assert peers_block(tmp_path / "none") == []
 
 
