@@ -85,9 +85,10 @@ class DirectAnswer:
         closing = b"" if cycle.keep_alive else b"connection: close\r\n"
         lines = b"".join(b"%b: %b\r\n" % header for header in headers)
         self._head = STATUS_LINE[200] + lines + framing + closing + b"\r\n"
-        self._protocol.loop.call_soon(self._send_head)
+        self._protocol.loop.call_soon(self.send_head)
 
-    def _send_head(self) -> None:
+    def send_head(self) -> None:
+        """Send the head now, if it waits."""
         head, self._head = self._head, b""
         if head and not self._cycle.disconnected:
             self._write(head)

@@ -45,6 +45,7 @@ class DirectSink:
 
     async def close(self) -> None:
         """End the answer; what comes next on the connection is the server's matter."""
+        self._answer.send_head()
         await self._send({"type": "http.response.body", "body": b""})
 
     def stop(self) -> None:
