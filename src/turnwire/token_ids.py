@@ -13,7 +13,7 @@ from typing import overload
 
 import msgspec
 
-__all__ = ["TokenIds", "ids_json", "ids_msgpack"]
+__all__ = ["TokenIds", "ids_json", "ids_msgpack", "packed_ids"]
 
 _encode = msgspec.json.Encoder().encode
 _NEAR = 4096  # ids; to write the whole text anew takes less time than to step over more of them
@@ -35,7 +35,7 @@ class TokenIds(Sequence[int]):
         """The first `kept` of these ids, and then `fresh`."""
         made = TokenIds()
         made.packed = self.packed[:kept]
-        made.packed.extend(fresh if isinstance(fresh, array) else array("I", fresh))
+        made.packed.extend(packed_ids(fresh))
         if self._text is not None:
             made._base = (self._text, len(self.packed), kept)
         if self._most is not None:
@@ -107,6 +107,13 @@ class TokenIds(Sequence[int]):
 
     def __repr__(self) -> str:
         return f"TokenIds({self.packed.tolist()!r})"
+
+
+def packed_ids(ids: Sequence[int]) -> array[int]:
+    """Ids four bytes each, which nobody may change: those that are packed already, or a copy."""
+    if isinstance(ids, TokenIds):
+        return ids.packed
+    return ids if isinstance(ids, array) else array("I", ids)
 
 
 def ids_json(ids: Sequence[int]) -> msgspec.Raw:

@@ -29,7 +29,7 @@ def opened(written: list[bytes]) -> DirectSink:
         assert message == {"type": "http.response.body", "body": b""}
         written.append(END)
 
-    sink = DirectSink(DirectAnswer(protocol, cycle), send, lambda: [])
+    sink = DirectSink(DirectAnswer(protocol, cycle), send, list)
     sink.open()
     return sink
 

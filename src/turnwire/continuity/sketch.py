@@ -14,8 +14,9 @@ from itertools import takewhile
 import msgspec
 
 from turnwire.continuity.causes import Found, opening_marks
-from turnwire.continuity.tracker import BuiltPrompt, broken, broken_section, packed_ids, turns_before
+from turnwire.continuity.tracker import BuiltPrompt, broken, broken_section, turns_before
 from turnwire.continuity.verdict import Cause, Verdict
+from turnwire.token_ids import packed_ids
 from turnwire.turns import Conversation
 
 __all__ = ["Sketch", "compared_with", "decode_sketch", "sketch_of"]
@@ -56,7 +57,7 @@ def sketch_of(
     prompt: BuiltPrompt, conversation: Conversation, output_ids: Sequence[int] = (), *, turn: str, cut: bool = False
 ) -> Sketch:
     """The sketch of a turn; of one that was `cut` only the prompt counts, without its generation header."""
-    ids = packed_ids(prompt)[:]
+    ids = packed_ids(prompt.ids)[:]
     header = next((section.start for section in prompt.sections if section.kind == "generation"), len(ids))
     if cut:
         del ids[header:]
@@ -104,7 +105,7 @@ def compared_with(
 ) -> Verdict:
     """How the prompt continues the turns that other processes served."""
     before = turns_before(conversation)
-    ids = packed_ids(prompt)
+    ids = packed_ids(prompt.ids)
     marks = _marks(ids, [length for sketch in sketches for length in (sketch.prompt, sketch.end)])
     if previous:
         named = [sketch for sketch in sketches if sketch.turn == previous]

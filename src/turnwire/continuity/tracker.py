@@ -19,7 +19,7 @@ import msgspec
 from turnwire.continuity.causes import Found, attribute, related
 from turnwire.continuity.shared_prefix import shared_prefix
 from turnwire.continuity.verdict import Verdict
-from turnwire.token_ids import TokenIds
+from turnwire.token_ids import packed_ids
 from turnwire.tool_sets import tool_set
 from turnwire.turns import Conversation, Note, TextBlock
 
@@ -29,7 +29,6 @@ __all__ = [
     "SessionTracker",
     "broken",
     "broken_section",
-    "packed_ids",
     "session_key",
     "shared_prefix",
     "turns_before",
@@ -144,7 +143,7 @@ class SessionTracker:
             lines = tuple(self._sessions.get(key, ()))
             if lines:
                 self._sessions.move_to_end(key)
-        ids = packed_ids(prompt)
+        ids = packed_ids(prompt.ids)
         matches = [_Match(line.last, line, shared_prefix(line.ids, ids)) for line in reversed(lines)]
         if previous:
             named = [_Match(turn, m.line, m.shared) for m in matches for turn in m.line.turns if turn.name == previous]
@@ -166,7 +165,7 @@ class SessionTracker:
     ) -> None:
         """Keep a finished turn: its prompt, what the model wrote, whether that held a thought, and its name. Of a turn
         that was `cut` only the prompt counts: nobody knows which part of the rest its client keeps."""
-        ids = packed_ids(prompt)[:]
+        ids = packed_ids(prompt.ids)[:]
         header = next((section.start for section in prompt.sections if section.kind == "generation"), len(ids))
         if cut:
             del ids[header:]
@@ -283,12 +282,6 @@ def turns_before(conversation: Conversation) -> int:
     """How many assistant turns the conversation holds; one that is still to be continued is none yet."""
     messages = conversation.messages
     return conversation.assistant_turns - (1 if messages and messages[-1].role == "assistant" else 0)
-
-
-def packed_ids(prompt: BuiltPrompt) -> array[int]:
-    """The prompt's ids as an array."""
-    ids = prompt.ids
-    return ids.packed if isinstance(ids, TokenIds) else array("I", ids)
 
 
 def _weight(conversation: Conversation) -> int:

@@ -87,6 +87,7 @@ class Connection(asyncio.Protocol):
         if exchange is None:
             self.drop()
         elif len(data) <= _PORTION:
+            # Held by the object, not by its class: from a local name it is called without a search.
             received = exchange.received
             received(data)
         else:

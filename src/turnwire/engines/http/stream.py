@@ -218,6 +218,7 @@ class Stream:
             return
         try:
             if type(batch) is TokenBatch:
+                # Held by the object, not by its class: from a local name it is called without a search.
                 tokens = self._tokens
                 tokens(batch)
             elif batch is not None:

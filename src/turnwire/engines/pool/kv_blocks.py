@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-from turnwire.token_ids import TokenIds
+from turnwire.token_ids import packed_ids
 
 __all__ = ["SHORT", "PromptBlocks", "chain", "root"]
 
@@ -25,7 +25,7 @@ def root(extra: object) -> int:
 
 def chain(parent: int, ids: Sequence[int], size: int) -> list[int]:
     """The numbers of the full blocks of `size` ids that come after `parent`."""
-    data = (ids if isinstance(ids, array) else array("I", ids)).tobytes()
+    data = packed_ids(ids).tobytes()
     width = array("I").itemsize * size
     numbers = []
     for start in range(0, len(data) - width + 1, width):
@@ -48,8 +48,8 @@ class PromptBlocks:
         """The numbers of the blocks that can be found in a cache: the last id is always read anew."""
         numbers = self._by_size.get(size)
         if numbers is None:
-            ids = self.ids.packed if isinstance(self.ids, TokenIds) else self.ids
-            usable = ids[: (len(ids) - 1) // size * size] if len(ids) else ()
+            ids = packed_ids(self.ids)
+            usable = ids[: max(len(ids) - 1, 0) // size * size]
             numbers = self._by_size[size] = chain(self._root, usable, size)
         return numbers
 

@@ -101,6 +101,7 @@ class DirectAnswer:
             data = b"%x\r\n%b\r\n" % (len(data), data)
         if self._head:
             data, self._head = self._head + data, b""
+        # Held by the object, not by its class: from a local name it is called without a search.
         write = self._write
         write(data)
 

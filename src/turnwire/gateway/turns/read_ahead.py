@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from array import array
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -24,6 +23,7 @@ from turnwire.gateway.turns.runtime import ModelRuntime
 from turnwire.gateway.turns.turn import Turn
 from turnwire.prompts.prompt import Prompt
 from turnwire.protocols.reply import Reply
+from turnwire.token_ids import packed_ids
 from turnwire.turns import Block, Conversation, Message, Note, Sampling, TextBlock, ToolCallBlock, ToolResultBlock
 
 __all__ = ["NextPrompts", "ReadAheadMode", "beginning", "scaffold"]
@@ -47,7 +47,7 @@ def scaffold(conversation: Conversation) -> Conversation:
 
 async def beginning(runtime: ModelRuntime, conversation: Conversation, tenant: str) -> list[int]:
     """What a conversation's prompt begins with, whatever its user says next."""
-    one, other = [array("I", (await runtime.build(_said(conversation, text), tenant)).ids) for text in _NEXT]
+    one, other = [packed_ids((await runtime.build(_said(conversation, text), tenant)).ids) for text in _NEXT]
     return list(one[: shared_prefix(one, other)])
 
 
@@ -115,9 +115,9 @@ class NextPrompts:
         assert outcome is not None
         assert isinstance(runtime.engine, WorkerPool)
         one, other = [await self._following(record, answer, text) for text in _NEXT]
-        first = array("I", one.ids)
-        ids = one.ids[: shared_prefix(first, array("I", other.ids))]
-        known = shared_prefix(first[: len(ids)], array("I", [*record.prompt.ids, *outcome.output_ids]))
+        first = packed_ids(one.ids)
+        ids = one.ids[: shared_prefix(first, packed_ids(other.ids))]
+        known = shared_prefix(first[: len(ids)], packed_ids(record.prompt.ids) + packed_ids(outcome.output_ids))
         request = GenerateRequest(
             prompt_ids=ids,
             sampling=Sampling(),

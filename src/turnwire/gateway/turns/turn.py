@@ -219,6 +219,7 @@ class Turn:
             self._witness.feed(events)
             data = self.encoder.feed(events)
             if data:
+                # Held by the object, not by its class: from a local name it is called without a search.
                 write = self.sink.write
                 write(data)
         elif events:
