@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import base64
-import gc
 import json
-import struct
 import sys
-import weakref
-from collections.abc import Sequence
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,38 +13,14 @@ import pytest
 import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
+from shipped_tokenizer import OWN, PROSE, SAMPLES, SHIPPED, SPECIAL, shipped
 
 from turnwire.prompts.tokenizers import hf as tokenizers_hf
-from turnwire.prompts.tokenizers import load as tokenizers_load
 from turnwire.prompts.tokenizers.detokenizer import byte_alphabet
-from turnwire.prompts.tokenizers.gguf import from_gguf_metadata
-from turnwire.prompts.tokenizers.gguf_file import GGUFError
-from turnwire.prompts.tokenizers.load import HFTokenizer, TokenizerError, from_library, load_tokenizer, read_gguf
+from turnwire.prompts.tokenizers.load import HFTokenizer, TokenizerError, load_tokenizer
 from turnwire.prompts.tokenizers.patterns import BY_GGUF_NAME, PATTERNS, SAFE_EXPRESSIONS
-from turnwire.prompts.tokenizers.reference import Reference
 
-OWN = load_tokenizer()
-SHIPPED = Path(tokenizers_hf.__file__).parents[1] / "data" / "turnwire-tokenizer.json"
 REFERENCE = tokenizers.Tokenizer.from_file(str(SHIPPED))
-SPECIAL = (
-    *("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"),
-    *("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"),
-)
-SAMPLES = (
-    "Hello, world! It's 12345 o'clock.\n\n\tYes  \n",
-    "def f(x):\n    return {'a': x}  # é 你好 😀",
-    "<|im_start|>user\nhi<|im_end|>\n<think>\n</think>",
-    "",
-    "   ",
-)
-PROSE = """The gateway keeps the prompt of every session and compares it with the next one. When a client sends the
-same conversation again, with one more message at its end, the engine has already read everything before that message,
-so only the new part costs time. If a date in the first line changes, nothing of that work can be used."""
-
-
-def shipped() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(SHIPPED.read_text(encoding="utf-8"))
-    return found
 
 
 # ------------------------------------------------------------------------------------------------- the shipped one
@@ -195,165 +166,6 @@ def test_tekken(tmp_path: Path, special: bool) -> None:
     assert found.decode(found.encode("<s>" + PROSE)) == "<s>" + PROSE
 
 
-# ------------------------------------------------------------------------------------------------------------ GGUF
-
-
-def gguf_value(value: Any) -> bytes:
-    match value:
-        case bool():
-            return struct.pack("<I?", 7, value)
-        case int():
-            return struct.pack("<Ii", 5, value)
-        case float():
-            return struct.pack("<If", 6, value)
-        case str():
-            return struct.pack("<I", 8) + gguf_string(value)
-        case list():
-            inner = [gguf_value(item) for item in value]
-            return struct.pack("<I", 9) + inner[0][:4] + struct.pack("<Q", len(value)) + b"".join(i[4:] for i in inner)
-    raise TypeError(value)
-
-
-def gguf_string(text: str) -> bytes:
-    raw = text.encode()
-    return struct.pack("<Q", len(raw)) + raw
-
-
-def gguf(metadata: dict[str, Any], *, version: int = 3) -> bytes:
-    head = b"GGUF" + struct.pack("<IQQ", version, 7, len(metadata))
-    return head + b"".join(gguf_string(key) + gguf_value(value) for key, value in metadata.items())
-
-
-def own_metadata() -> dict[str, Any]:
-    model = shipped()["model"]
-    tokens = [""] * OWN.vocab_size
-    kinds = [1] * OWN.vocab_size
-    for token, id_ in model["vocab"].items():
-        tokens[id_] = token
-    for text, id_ in OWN.special_tokens.items():
-        tokens[id_] = text
-        kinds[id_] = 3 if text.startswith("<|") else 4
-    return {
-        "general.architecture": "own",
-        "general.name": "Own Model",
-        "own.context_length": 4096,
-        "own.rope.freq_base": 10000.0,
-        "tokenizer.ggml.model": "gpt2",
-        "tokenizer.ggml.pre": "turnwire",
-        "tokenizer.ggml.tokens": tokens,
-        "tokenizer.ggml.token_type": kinds,
-        "tokenizer.ggml.merges": [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]],
-        "tokenizer.ggml.bos_token_id": 1,
-        "tokenizer.ggml.eos_token_id": 2,
-        "tokenizer.ggml.add_bos_token": True,
-        "tokenizer.chat_template": "{{ messages }}",
-        "tokenizer.chat_template.tool_use": "{{ tools }}",
-    }
-
-
-@pytest.fixture(scope="module")
-def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("gguf") / "own.gguf"
-    path.write_bytes(gguf(own_metadata()) + b"weights, never read")
-    return path
-
-
-def test_gguf_facts(model_file: Path) -> None:
-    facts = read_gguf(model_file)
-    assert (facts.name, facts.architecture, facts.window) == ("Own Model", "own", 4096)
-    assert (facts.bos_id, facts.eos_id) == (1, 2)
-    assert facts.chat_template == "{{ messages }}"
-    assert facts.chat_templates == {"tool_use": "{{ tools }}"}
-    assert facts.metadata["own.rope.freq_base"] == 10000.0
-
-
-def test_the_tokenizer_in_a_gguf_file(model_file: Path) -> None:
-    found = load_tokenizer(model_file)
-    assert found.special_tokens == OWN.special_tokens
-    for text in (*SAMPLES, PROSE):
-        assert found.encode(text) == OWN.encode(text)
-    assert found.decode(found.encode(SAMPLES[2]), skip_special=True) == OWN.decode(
-        OWN.encode(SAMPLES[2]), skip_special=True
-    )
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"tokenizer.ggml.model": "llama"}, "of kind 'llama'.*tokenizer.json"),
-        ({"tokenizer.ggml.pre": "falcon"}, "splits words as 'falcon'"),
-        ({"tokenizer.ggml.tokens": ["a b"], "tokenizer.ggml.token_type": [1]}, "not spelled in bytes"),
-        ({"tokenizer.ggml.merges": 3}, "no tokenizer.ggml.merges"),
-        ({"tokenizer.ggml.merges": ["Ġnosuch thing"]}, "do not fit together"),
-    ],
-)
-def test_gguf_tokenizers_that_are_not_read(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(TokenizerError, match=message):
-        from_gguf_metadata(own_metadata() | change)
-
-
-SMALL = gguf({"general.name": "m", "list": ["a", "b"], "deep": [[1, 2], [3]], "yes": True, "n": -5})
-
-
-def test_gguf_values(tmp_path: Path) -> None:
-    path = tmp_path / "m.gguf"
-    path.write_bytes(SMALL)
-    assert read_gguf(path).metadata == {
-        "general.name": "m",
-        "list": ["a", "b"],
-        "deep": [[1, 2], [3]],
-        "yes": True,
-        "n": -5,
-    }
-
-
-@given(st.integers(0, len(SMALL)), st.integers(0, 255), st.integers(0, len(SMALL)))
-def test_damaged_gguf_files_are_refused(tmp_path_factory: pytest.TempPathFactory, at: int, byte: int, end: int) -> None:
-    damaged = bytearray(SMALL)
-    if at < len(damaged):
-        damaged[at] = byte
-    path = tmp_path_factory.getbasetemp() / "damaged.gguf"
-    path.write_bytes(bytes(damaged[:end]))
-    with suppress(GGUFError):
-        read_gguf(path)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"GGML", "does not start with GGUF"),
-        (gguf({}, version=1), "version 1"),
-        (b"GGUF" + struct.pack("<IQQ", 3, 0, 2**40), "metadata keys"),
-        (b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 2**40), "bytes in a string"),
-        (
-            b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + gguf_string("k") + struct.pack("<IIQ", 9, 4, 2**30),
-            "items in an array",
-        ),
-        (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + gguf_string("k") + struct.pack("<I", 77), "unknown kind 77"),
-        (
-            b"GGUF"
-            + struct.pack("<IQQ", 3, 0, 1)
-            + gguf_string("k")
-            + struct.pack("<I", 9)
-            + struct.pack("<IQ", 9, 1) * 9,
-            "too deep",
-        ),
-    ],
-)
-def test_lying_gguf_files_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
-    path = tmp_path / "m.gguf"
-    path.write_bytes(content)
-    with pytest.raises(GGUFError, match=message):
-        read_gguf(path)
-
-
-def test_big_endian_gguf(tmp_path: Path) -> None:
-    path = tmp_path / "m.gguf"
-    name = b"general.name"
-    path.write_bytes(b"GGUF" + struct.pack(">IQQQ", 3, 0, 1, len(name)) + name + struct.pack(">IQ", 8, 3) + b"Own")
-    assert read_gguf(path).name == "Own"
-
-
 # ---------------------------------------------------------------------------------------------------------- errors
 
 
@@ -378,141 +190,6 @@ def test_without_the_library_the_error_names_the_extra(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(TokenizerError, match=r"turnwire\[server\]"):
         load_tokenizer()
-
-
-# -------------------------------------------------------------------------------------------------- faster encoders
-
-
-class _Encoding:
-    def __init__(self, ids: list[int]) -> None:
-        self.ids = ids
-
-
-class FakeFast:
-    """fastokens' tokenizer as the library would be it, with one mistake in what `wrong` names."""
-
-    def __init__(self, path: str, wrong: str = "") -> None:
-        self._inner = tokenizers.Tokenizer.from_file(path)
-        self._plain = tokenizers.Tokenizer(self._inner.model)
-        self._plain.pre_tokenizer = self._inner.pre_tokenizer
-        if self._inner.normalizer is not None:
-            self._plain.normalizer = self._inner.normalizer
-        self._wrong = wrong
-        self.no_truncation = self._inner.no_truncation
-        self.no_padding = self._inner.no_padding
-
-    def encode(self, text: str) -> _Encoding:
-        ids = self._inner.encode(text, add_special_tokens=False).ids
-        return _Encoding([*ids, 0] if self._wrong == "encode" and "你" in text else ids)
-
-    def encode_ordinary(self, text: str) -> _Encoding:
-        ids = self._plain.encode(text, add_special_tokens=False).ids
-        return _Encoding([*ids, 0] if self._wrong == "encode_ordinary" and "你" in text else ids)
-
-    def id_to_token(self, token: int) -> str | None:
-        return "?" if self._wrong == "id_to_token" and token == 8191 else self._inner.id_to_token(token)
-
-
-def use_fast(monkeypatch: pytest.MonkeyPatch, wrong: str = "") -> None:
-    """Put the stand-in where fastokens would be."""
-    made = type("Tokenizer", (), {"from_file": staticmethod(lambda path: FakeFast(path, wrong))})
-    monkeypatch.setitem(sys.modules, "fastokens", type("fastokens", (), {"Tokenizer": made}))
-
-
-def agrees_with_the_library(path: Path, texts: Sequence[str]) -> HFTokenizer:
-    """The tokenizer of a file, once everything it gives was found to be what the library alone gives."""
-    found, expected = load_tokenizer(path), from_library(tokenizers.Tokenizer.from_file(str(path)), name="expected")
-    for text in texts:
-        ids = expected.encode(text)
-        assert found.encode(text) == ids
-        for skip in (False, True):
-            assert found.decode(ids, skip_special=skip) == expected.decode(ids, skip_special=skip)
-        for first in (True, False):
-            assert found.encode_plain(text, first) == expected.encode_plain(text, first)
-    assert (found.vocab_size, found.density) == (expected.vocab_size, expected.density)
-    assert (found.cuts, found.markers) == (expected.cuts, expected.markers)
-    assert found.control_tokens == expected.control_tokens
-    return found
-
-
-def copied(folder: Path) -> Path:
-    """The shipped tokenizer's file in a folder."""
-    path = folder / "tokenizer.json"
-    path.write_bytes(SHIPPED.read_bytes())
-    return path
-
-
-@pytest.mark.parametrize("wrong", ["", "encode", "encode_ordinary", "id_to_token"])
-def test_a_faster_library_does_what_it_was_found_equal_in(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wrong: str
-) -> None:
-    use_fast(monkeypatch, wrong)
-    found = agrees_with_the_library(copied(tmp_path), [*SAMPLES, PROSE, "你好"])
-    assert found.fast is (wrong != "encode")
-    assert found.decode([8191]) == OWN.decode([8191])
-
-
-@pytest.mark.parametrize("wrong", ["", "encode_ordinary", "id_to_token"])
-def test_the_reference_is_let_go_where_nothing_needs_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wrong: str
-) -> None:
-    made: list[weakref.ref[Reference]] = []
-
-    class Watched(Reference):
-        def __init__(self, inner: tokenizers.Tokenizer) -> None:
-            super().__init__(inner)
-            made.append(weakref.ref(self))
-
-    monkeypatch.setattr(tokenizers_load, "Reference", Watched)
-    use_fast(monkeypatch, wrong)
-    found = load_tokenizer(copied(tmp_path))
-    gc.collect()
-    assert [each() is None for each in made] == [wrong == ""]
-    assert found.encode("你好") == OWN.encode("你好")
-
-
-def test_added_tokens_that_are_text_keep_the_reference(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    inner = tokenizers.Tokenizer.from_file(str(SHIPPED))
-    inner.add_tokens([tokenizers.AddedToken(text, normalized=False) for text in ("    ", "naturally")])
-    inner.save(str(tmp_path / "tokenizer.json"))
-    use_fast(monkeypatch)
-    texts = ["a    b", "naturally <think>    ", "<|im_end|>naturally"]
-    assert agrees_with_the_library(tmp_path / "tokenizer.json", texts).fast
-
-
-def test_a_faster_encoder_does_not_truncate_either(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    use_fast(monkeypatch)
-    inner = tokenizers.Tokenizer.from_file(str(SHIPPED))
-    inner.enable_truncation(4)
-    inner.enable_padding(length=10)
-    inner.save(str(tmp_path / "tokenizer.json"))
-    found = load_tokenizer(tmp_path)
-    assert found.fast
-    assert found.encode_many([PROSE, "a"]) == [OWN.encode(PROSE), OWN.encode("a")]
-
-
-def test_a_faster_encoder_that_fails_is_done_without(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "fastokens", type("fastokens", (), {}))
-    found = load_tokenizer(copied(tmp_path))
-    assert not found.fast
-    assert found.encode(PROSE) == OWN.encode(PROSE)
-
-
-@given(st.lists(st.sampled_from(SPECIAL) | st.text(max_size=12), max_size=12).map("".join))
-def test_the_real_faster_library_gives_what_the_library_gives(text: str) -> None:
-    found = with_fastokens()
-    ids = OWN.encode(text)
-    assert found.encode(text) == ids
-    assert found.decode(ids) == OWN.decode(ids)
-    assert found.encode_plain(text, False) == OWN.encode_plain(text, False)
-
-
-@cache
-def with_fastokens() -> HFTokenizer:
-    pytest.importorskip("fastokens")
-    found = load_tokenizer(SHIPPED)
-    assert found.fast
-    return found
 
 
 # --------------------------------------------------------------------------------------------------------- patterns
