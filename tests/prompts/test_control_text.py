@@ -17,7 +17,9 @@ import tokenizers
 from families import FAMILIES, source, template
 from hypothesis import given
 from hypothesis import strategies as st
-from test_tokenizers import SHIPPED, gguf, own_metadata, tekken_file, tiktoken_folder
+from shipped_tokenizer import SHIPPED
+from test_gguf import gguf, own_metadata
+from test_tokenizers import tekken_file, tiktoken_folder
 
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.prompt import Prompt, RecalledTurn, Tokenizer
