@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import msgspec
@@ -21,7 +21,6 @@ from turnwire.gateway.door.usage import UsageLedger
 from turnwire.gateway.hosted.tools import HostedTools
 from turnwire.gateway.large_bodies.pool import LargeBodies
 from turnwire.gateway.models import Found, ServedModels, UnknownModel
-from turnwire.gateway.processes.siblings import Siblings
 from turnwire.gateway.settings import Settings
 from turnwire.gateway.setup.seal_keys import seal_keys
 from turnwire.gateway.stores.journal import open_journal
@@ -46,6 +45,9 @@ from turnwire.protocols.codex_catalog import alias_entries, catalog_etag
 from turnwire.protocols.fields.decoded import DecodedParts
 from turnwire.protocols.models import ModelRow
 from turnwire.protocols.wire import Inbound, TurnFailure
+
+if TYPE_CHECKING:
+    from turnwire.gateway.processes.siblings import Siblings
 
 __all__ = ["Gateway"]
 

@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING
 
 import uvicorn
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -25,12 +26,13 @@ from turnwire.engines.embedded.downloads import Progress
 from turnwire.gateway.app import create_app
 from turnwire.gateway.door.connection import HttpBounds, bounded_http, bounded_socket
 from turnwire.gateway.gateway import Gateway
-from turnwire.gateway.processes.inside import answering
-from turnwire.gateway.processes.siblings import Siblings
 from turnwire.gateway.returning import return_memory, return_when_quiet
 from turnwire.gateway.settings import Settings
 from turnwire.gateway.setup.assembly import assemble_models
 from turnwire.gateway.setup.worker_list import apply_engines
+
+if TYPE_CHECKING:
+    from turnwire.gateway.processes.siblings import Siblings
 
 __all__ = ["GatewayServer", "run", "server_config"]
 
@@ -102,6 +104,8 @@ async def _main(
         if siblings is None:
             await server.serve(sockets=[listener])
             return
+        from turnwire.gateway.processes.inside import answering
+
         async with answering(gateway, siblings):
             asyncio.get_running_loop().add_reader(sys.stdin.fileno(), server.orphaned)
             await server.serve(sockets=[listener])

@@ -59,7 +59,7 @@ async def test_a_free_name_in_a_table_means_the_default_model(
             asked.append(model)
             super().__init__(model, **rest)
 
-    monkeypatch.setattr("turnwire.gateway.setup.starting.EmbeddedEngine", Recorded)
+    monkeypatch.setattr("turnwire.engines.embedded.engine.EmbeddedEngine", Recorded)
     with pytest.raises(AssemblyError, match="not started here"):
         await assemble_models(settings)
     assert asked == [runs]

@@ -12,14 +12,12 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from turnwire.engines.detection.probe import ServerFacts, ServerModel, find_server
 from turnwire.engines.detection.signs import ServerKind
 from turnwire.engines.embedded.downloads import Progress, is_model
-from turnwire.engines.embedded.engine import EmbeddedEngine, EmbeddedSettings
 from turnwire.engines.interface import Engine, EngineError, EngineInfo
 from turnwire.engines.pool.pool import PoolLimits, Worker, WorkerPool
 from turnwire.engines.pool.router import Router
@@ -35,6 +33,9 @@ from turnwire.profiles import ProfileBook, load_book
 from turnwire.prompts.cache_bounds import CacheBounds
 from turnwire.prompts.prompt import Tokenizer
 from turnwire.prompts.tokenizers.gguf_file import GGUFError
+
+if TYPE_CHECKING:
+    from turnwire.engines.detection.probe import ServerFacts, ServerModel
 
 __all__ = ["cache_bounds", "embedded_model", "is_path", "new_engine", "start_engines"]
 
@@ -118,12 +119,18 @@ class _Start:
         for number, spec in enumerate(self._specs):
             if spec.kind != "auto":
                 continue
-            facts = await find_server(spec.target, self._key, model=self._named)
+            facts = await self._asked(spec)
             self._facts = self._facts or facts
             log.info("%s: %s answers", spec.target, facts.kind)
             kind: EngineKind = facts.kind
             target = spec.target if kind in CONVERSATION_KINDS and spec.target.endswith("/v1") else facts.base
             self._specs[number] = EngineSpec(kind, target)
+
+    async def _asked(self, spec: EngineSpec, kind: ServerKind | None = None) -> ServerFacts:
+        """What a server says of itself."""
+        from turnwire.engines.detection.probe import find_server
+
+        return await find_server(spec.target, self._key, kind=kind, model=self._named)
 
     def check_kinds(self) -> None:
         """One kind per model, so that a turn can go on at any of its workers."""
@@ -163,7 +170,7 @@ class _Start:
         """Tokenizer and template from where the server says they are, else from the hub by the model's id. None where
         an address alone was given and neither is to be had: then the server's own chat route has to do."""
         asked = self._facts is not None
-        facts = self._facts or await find_server(self._specs[0].target, self._key, kind=kind, model=self._named)
+        facts = self._facts or await self._asked(self._specs[0], kind)
         row = self._row(facts)
         tried = []
         for place in dict.fromkeys((self._model.name, *(row.sources if row else ()))):
@@ -201,7 +208,7 @@ class _Start:
             return self._source(self._place, builtin=False)
         if kind != "ollama":
             return None
-        facts = self._facts or await find_server(self._specs[0].target, self._key, kind="ollama", model=self._named)
+        facts = self._facts or await self._asked(self._specs[0], "ollama")
         self._facts = facts
         row = self._row(facts)
         for place in row.sources if row is not None and not row.sees else ():
@@ -240,6 +247,8 @@ class _Start:
 
     async def embedded(self, progress: Progress | None) -> Started:
         """The model in this process: everything comes from its file."""
+        from turnwire.engines.embedded.engine import EmbeddedEngine, EmbeddedSettings
+
         shape = EmbeddedSettings(window=self._model.window, gpu_layers=self._model.gpu_layers)
         meant = embedded_model(self._model, self._specs[0], table=bool(self._settings.models))
         engine = EmbeddedEngine(meant, settings=shape, progress=progress)

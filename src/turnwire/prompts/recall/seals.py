@@ -13,7 +13,9 @@ import os
 import struct
 from array import array
 from collections.abc import Sequence
+from functools import cache
 from hashlib import blake2b
+from importlib.util import find_spec
 from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -46,15 +48,24 @@ class ShapeSource(Protocol):
     def shape(self, *, last: bool) -> bytes: ...
 
 
+@cache
+def _cipher() -> tuple[Any, type[Exception]]:
+    """AES-GCM, and what it raises where something was changed. The library takes megabytes, so it waits for the first
+    seal: many gateways never make one."""
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM, InvalidTag
+
+
 class _Key:
     """One master key. Every turn gets a key of its own, derived from the master key and the turn's random salt, so
     that the segment number is all the nonce that is needed and no number of turns wears the master key out."""
 
-    def __init__(self, secret: bytes, cipher: Any) -> None:
+    def __init__(self, secret: bytes) -> None:
         if len(secret) < 16:
             raise ValueError("a seal key needs at least 16 bytes; generate one with: openssl rand -base64 32")
         self._master = blake2b(secret, digest_size=32, person=b"turnwire master").digest()
-        self._cipher = cipher
         self.id = self.tag(b"key", "")
 
     def tag(self, kind: bytes, text: str) -> bytes:
@@ -62,7 +73,7 @@ class _Key:
 
     def of_turn(self, salt: bytes) -> Any:
         derived = blake2b(salt, key=self._master, digest_size=32, person=b"turnwire seal").digest()
-        return self._cipher(derived)
+        return _cipher()[0](derived)
 
 
 class Sealer:
@@ -71,15 +82,11 @@ class Sealer:
     def __init__(self, keys: Sequence[bytes]) -> None:
         if not keys:
             raise ValueError("at least one seal key is needed")
-        try:
-            from cryptography.exceptions import InvalidTag
-            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-        except ImportError:
+        if find_spec("cryptography") is None:
             raise ValueError(
                 "the `cryptography` library is not installed; install it with: pip install 'turnwire[server]'"
-            ) from None
-        self._invalid: type[Exception] = InvalidTag
-        made = [_Key(bytes(key), AESGCM) for key in keys]
+            )
+        made = [_Key(bytes(key)) for key in keys]
         self._newest = made[0]
         self._keys = {key.id: key for key in reversed(made)}
 
@@ -125,7 +132,7 @@ class Sealer:
             return None
         try:
             opened: bytes = key.of_turn(value[4:20]).decrypt(_nonce(0), value[20:], place.encode())
-        except self._invalid:
+        except _cipher()[1]:
             return None
         return opened
 
@@ -158,7 +165,7 @@ class Sealer:
         try:
             payload = key.of_turn(salt).decrypt(_nonce(number), closed, _bound(head, model, tenant))
             return unpack(payload, number)
-        except self._invalid:
+        except _cipher()[1]:
             return Unopened("tampered")
         except PayloadError:
             return Unopened("tampered")
