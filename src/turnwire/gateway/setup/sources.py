@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from turnwire.engines.embedded.on_disk import file_on_disk
+from turnwire.gateway.reference_process import questioned
 from turnwire.prompts.cache_bounds import CacheBounds
 from turnwire.prompts.prompt import Tokenizer
 from turnwire.prompts.tokenizers.load import TokenizerError, is_gguf, load_tokenizer, read_gguf
@@ -52,7 +53,7 @@ def find_source(
     else:
         folder = _folder(place)
         try:
-            own = PrefixTokenizer(load_tokenizer(folder), max_bytes=bounds.parts)
+            own = PrefixTokenizer(load_tokenizer(folder, questioned=questioned), max_bytes=bounds.parts)
             source = PromptSource(tokenizer=own, origin=place)
         except TokenizerError as error:
             raise SourceError(f"No tokenizer in {place}: {error}. Give one with --tokenizer.") from None

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
+from turnwire.prompts.tokenizers.evidence import Evidence, evidence_of
 from turnwire.prompts.tokenizers.fast import compared, import_fast
 from turnwire.prompts.tokenizers.gguf import from_gguf_metadata
 from turnwire.prompts.tokenizers.gguf_file import GGUFError, GGUFFacts, facts_of, read_metadata
@@ -21,8 +23,22 @@ from turnwire.prompts.tokenizers.hf import HFTokenizer
 from turnwire.prompts.tokenizers.ranks import from_tekken, from_tiktoken
 from turnwire.prompts.tokenizers.reference import Reference, TokenizerError, import_tokenizers
 
-__all__ = ["HFTokenizer", "TokenizerError", "from_library", "is_gguf", "load_tokenizer", "read_gguf"]
+__all__ = [
+    "HFTokenizer",
+    "Questioned",
+    "TokenizerError",
+    "evidence_in",
+    "from_library",
+    "is_gguf",
+    "load_tokenizer",
+    "read_gguf",
+]
 
+Questioned: TypeAlias = Callable[[Path], Callable[[], Evidence | None]]
+"""Begins to read the reference of a file elsewhere; what it returns waits for the evidence, or None where it fails."""
+
+# The reference of a smaller file leaves less behind in memory than it takes to read it elsewhere.
+_LARGE_BYTES = 4 << 20
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _IN_FOLDER = ("tokenizer.json", "tekken.json", "tiktoken.model", "*.tiktoken", "*.gguf")
 
@@ -36,20 +52,22 @@ class _TokenizerConfig(msgspec.Struct):
     added_tokens_decoder: dict[str, _AddedToken] = {}
 
 
-def load_tokenizer(source: str | os.PathLike[str] | None = None, *, pattern: str | None = None) -> HFTokenizer:
+def load_tokenizer(
+    source: str | os.PathLike[str] | None = None, *, pattern: str | None = None, questioned: Questioned | None = None
+) -> HFTokenizer:
     """The tokenizer at `source`: a `tokenizer.json`, `tekken.json`, `.tiktoken` or `.gguf` file, a folder that holds
     one, or a hub id such as `org/model`. None is the one that ships with Turnwire. `pattern` says how a `.tiktoken`
-    file's text is split into words where its name does not."""
-    library: Any = import_tokenizers()
+    file's text is split into words where its name does not. Where `questioned` is given, a faster library is held
+    against what it says of a large file, and the reference is read here only if it is needed."""
     if source is None:
         text = resources.files("turnwire.prompts").joinpath("data/turnwire-tokenizer.json").read_text(encoding="utf-8")
-        return from_library(library.Tokenizer.from_str(text), name="turnwire")
+        return from_library(import_tokenizers().Tokenizer.from_str(text), name="turnwire")
     path = Path(source)
     if not path.exists():
-        return _from_hub(library, str(source))
+        return _from_hub(str(source))
     if path.is_dir():
         path = _file_in(path)
-    found = _from_file(library, path, pattern)
+    found = _from_file(path, pattern, questioned)
     found.prepare()
     return found
 
@@ -84,7 +102,12 @@ def is_gguf(path: str | os.PathLike[str]) -> bool:
         return False
 
 
-def _from_file(library: Any, path: Path, pattern: str | None) -> HFTokenizer:
+def evidence_in(path: Path) -> Evidence:
+    """What the reference says of a `tokenizer.json`."""
+    return evidence_of(_reference(path))
+
+
+def _from_file(path: Path, pattern: str | None, questioned: Questioned | None) -> HFTokenizer:
     name = path.parent.name or path.name
     if is_gguf(path):
         try:
@@ -96,14 +119,32 @@ def _from_file(library: Any, path: Path, pattern: str | None) -> HFTokenizer:
         return from_library(from_tiktoken(raw, str(path.resolve()), pattern=pattern, added=added), name=name)
     if path.name.startswith("tekken"):
         return from_library(from_tekken(_bytes(path), str(path)), name=name)
+    return _from_json(path, name, questioned)
+
+
+def _from_json(path: Path, name: str, questioned: Questioned | None) -> HFTokenizer:
+    told = None
+    if questioned is not None and path.stat().st_size >= _LARGE_BYTES and import_fast() is not None:
+        told = questioned(path)
     # The one that stays is read first: what is read after it and let go leaves no holes in memory.
     fast = _read_fast(path)
+    evidence = None if told is None else told()
+    if fast is not None and evidence is not None:
+        encoder, decoding = compared(fast, evidence, lambda: _reference(path))
+        return HFTokenizer(evidence.facts, encoder, decoding, name=name)
+    reference = _reference(path)
+    if fast is None:
+        return HFTokenizer(reference.facts, reference, reference.decoding, name=name)
+    encoder, decoding = compared(fast, evidence_of(reference), lambda: reference)
+    return HFTokenizer(reference.facts, encoder, decoding, name=name)
+
+
+def _reference(path: Path) -> Reference:
+    library = import_tokenizers()
     try:
-        reference = Reference(library.Tokenizer.from_file(str(path)))
+        return Reference(library.Tokenizer.from_file(str(path)))
     except Exception as error:  # the library raises bare Exceptions
         raise TokenizerError(f"{path}: not a tokenizer.json file ({error})") from None
-    encoder, decoding = compared(fast, reference)
-    return HFTokenizer(reference.facts, encoder, decoding, name=name)
 
 
 def _read_fast(path: Path) -> Any | None:
@@ -144,9 +185,10 @@ def _added_tokens(folder: Path) -> dict[str, tuple[int, bool]]:
         raise TokenizerError(f"{config}: its added_tokens_decoder cannot be read ({error})") from None
 
 
-def _from_hub(library: Any, name: str) -> HFTokenizer:
+def _from_hub(name: str) -> HFTokenizer:
     if not _HUB_ID.fullmatch(name):
         raise TokenizerError(f"{name}: no such file or folder, and not a hub id (org/model)")
+    library = import_tokenizers()
     try:
         return from_library(library.Tokenizer.from_pretrained(name), name=name)
     except Exception as error:  # network, absence and malformed files all come as bare Exceptions
