@@ -121,6 +121,7 @@ def turn(engine: Engine, pages: Pages | None = None, **over: Any) -> Turn:
         api="chat",
         turn_id="T",
         tenant="t",
+        session="t",
         started=time.monotonic(),
         headers={},
         body=b"",

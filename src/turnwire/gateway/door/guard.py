@@ -20,10 +20,20 @@ from turnwire.gateway.door.usage import UsageLedger
 from turnwire.gateway.routes import Access, access_of, label_of
 from turnwire.protocols.wire import ErrorReply, TurnFailure
 
-__all__ = ["Guard", "KeyUse"]
+__all__ = ["Guard", "KeyUse", "headers_of"]
 
 log = logging.getLogger("turnwire.gateway")
 _SHOWN_PATH = 128
+
+
+def headers_of(scope: Scope) -> dict[str, str]:
+    """Lower-case header names to values; the last of a repeated header wins. Read once for a request."""
+    state: dict[str, dict[str, str]] = scope.setdefault("state", {})
+    headers = state.get("headers")
+    if headers is None:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        state["headers"] = headers
+    return headers
 
 
 class KeyUse:
@@ -66,7 +76,7 @@ class KeyUse:
 
 
 class Guard:
-    """Checks the key and leaves it in `scope["state"]["use"]`."""
+    """Checks the key and leaves its use in `scope["state"]["use"]`."""
 
     def __init__(
         self,
@@ -94,7 +104,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         path: str = scope["path"]
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = headers_of(scope)
         try:
             self._check_host(headers)
             access = access_of(path)
@@ -110,7 +120,7 @@ class Guard:
         if use is None:
             await self._app(scope, receive, send)
             return
-        scope.setdefault("state", {})["use"] = use
+        scope["state"]["use"] = use
         use.running += 1
         try:
             await self._app(scope, receive, send)

@@ -80,10 +80,14 @@ class UsageLedger:
         """A turn of a key is over."""
         used = UsedTokens(1, prompt, cached, output)
         slot = (self._now().date().isoformat(), key)
-        self._days.setdefault(slot, UsedTokens()).add(used)
-        if self._thread is None:
-            self._forget_old(self._days)
+        before = self._days.get(slot)
+        if before is not None:
+            before.add(used)
         else:
+            self._days[slot] = msgspec.structs.replace(used)
+            if self._thread is None:
+                self._forget_old(self._days)
+        if self._thread is not None:
             self._pending.setdefault(slot, UsedTokens()).add(used)
             self._write()
 

@@ -1,11 +1,12 @@
 """Counters and histograms of the gateway, in Prometheus' form.
 
-Promise: labels are bounded (API, model, key, reason, code: never ids or payloads); nothing is recorded per token.
+Promise: labels are bounded (API, model, key, reason, code: never ids or payloads); nothing is recorded per token. A
+turn that ends is added to plain sums; Prometheus' own objects take those over when somebody reads them.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from prometheus_client import (
@@ -27,7 +28,8 @@ __all__ = ["Metrics"]
 
 _INSTANTS = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.1)
 _MOST_TENANTS = 100
-_Metric = TypeVar("_Metric", Counter, Histogram)
+_MOST_TIMES = 128
+"""Times that wait to be taken over: enough for a scrape every few seconds, and for no more memory than this."""
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
@@ -35,15 +37,15 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
-class _TurnMeters(msgspec.Struct, frozen=True):
-    """What every turn of one API, model, key and tenant is counted by: the counters with these labels, found once.
-    `tokens` are the kinds of tokens, each with the counters that it goes to."""
+class _Ended(msgspec.Struct, gc=False):
+    """What the turns with the same labels came to since somebody read."""
 
-    turns: Counter
-    seconds: Histogram
-    key_turns: Counter
-    silence: Counter
-    tokens: tuple[tuple[str, tuple[Counter, ...]], ...]
+    turns: int = 0
+    prompt: int = 0
+    cached: int = 0
+    output: int = 0
+    reasoning: int = 0
+    silence: float = 0.0
 
 
 class Metrics:
@@ -128,8 +130,10 @@ class Metrics:
             registry=registry,
         )
         self._tenants: set[str] = set()
-        self._children: dict[tuple[int, tuple[str, ...]], Any] = {}
-        self._meters: dict[tuple[str, str, str, str, str], _TurnMeters] = {}
+        # By API, model, key, tenant and finish; the others by the labels of their metrics.
+        self._ended: dict[tuple[str, str, str, str, str], _Ended] = {}
+        self._routed: dict[tuple[str, str, str], int] = {}
+        self._times: list[tuple[Histogram, tuple[str, str], float]] = []
         ProcessCollector(registry=registry)
         self.live = Gauge("turnwire_live_turns", "Turns running now.", registry=registry)
         self.waiting = Gauge("turnwire_waiting_turns", "Turns waiting for a worker.", ["model"], registry=registry)
@@ -177,22 +181,24 @@ class Metrics:
         """Count a turn that is over."""
         outcome, model = turn.outcome, summary.model
         assert outcome is not None
-        meters = self._meters_of(summary, self._tenant(summary.tenant))
-        meters.turns.inc()
-        meters.key_turns.inc()
-        meters.seconds.observe(summary.seconds)
+        labels = (summary.api, model, summary.key, self._tenant(summary.tenant), summary.finish)
+        ended = self._ended.get(labels)
+        if ended is None:
+            ended = self._ended[labels] = _Ended()
+        usage = outcome.usage
+        ended.turns += 1
+        ended.prompt += usage.prompt
+        ended.cached += usage.cached
+        ended.output += usage.output
+        ended.reasoning += usage.reasoning
+        ended.silence += summary.silence
+        self._times.append((self.turn_seconds, (summary.api, model), summary.seconds))
         if summary.first_token is not None:
-            self._child(self.first_token, model, turn.continuity.state).observe(summary.first_token)
-        for kind, counters in meters.tokens:
-            if count := getattr(outcome.usage, kind):
-                for counter in counters:
-                    counter.inc(count)
+            self._times.append((self.first_token, (model, turn.continuity.state), summary.first_token))
         if summary.lost:
             self.wasted.labels(model, summary.cause).inc(summary.lost)
         if summary.failure is not None:
             self.failures.labels(summary.api, summary.failure).inc()
-        if summary.silence:
-            meters.silence.inc(summary.silence)
         for seconds in turn.dispatches:
             self.dispatch.labels(summary.api).observe(seconds)
         self._observe_route(turn, model)
@@ -200,39 +206,27 @@ class Metrics:
             self.notes.labels(note.code).inc()
             if note.code.startswith("rescue."):
                 self.rescues.labels(model, note.code.removeprefix("rescue.")).inc()
+        if len(self._times) >= _MOST_TIMES:
+            self._take_over()
 
-    def _meters_of(self, summary: TurnSummary, tenant: str) -> _TurnMeters:
-        api, model, key = summary.api, summary.model, summary.key
-        labels = (api, model, key, tenant, summary.finish)
-        meters = self._meters.get(labels)
-        if meters is None:
-            tokens = tuple(
-                (
-                    kind,
-                    (
-                        self.tokens.labels(model, kind),
-                        self.tenant_tokens.labels(tenant, model, kind),
-                        self.key_tokens.labels(key, kind),
-                    ),
-                )
-                for kind in ("prompt", "cached", "output", "reasoning")
-            )
-            meters = self._meters[labels] = _TurnMeters(
-                self.turns.labels(api, model, summary.finish),
-                self.turn_seconds.labels(api, model),
-                self.key_turns.labels(key),
-                self.silence.labels(model),
-                tokens,
-            )
-        return meters
-
-    def _child(self, metric: _Metric, *labels: str) -> _Metric:
-        """A metric with its labels, found once."""
-        key = (id(metric), labels)
-        child = self._children.get(key)
-        if child is None:
-            child = self._children[key] = metric.labels(*labels)
-        return child
+    def _take_over(self) -> None:
+        """Bring the metrics up to date with the turns that have ended."""
+        for (api, model, key, tenant, finish), ended in self._ended.items():
+            self.turns.labels(api, model, finish).inc(ended.turns)
+            self.key_turns.labels(key).inc(ended.turns)
+            self.silence.labels(model).inc(ended.silence)
+            for kind in ("prompt", "cached", "output", "reasoning"):
+                count = getattr(ended, kind)
+                self.tokens.labels(model, kind).inc(count)
+                self.tenant_tokens.labels(tenant, model, kind).inc(count)
+                self.key_tokens.labels(key, kind).inc(count)
+        for labels, count in self._routed.items():
+            self.routes.labels(*labels).inc(count)
+        for histogram, names, seconds in self._times:
+            histogram.labels(*names).observe(seconds)
+        self._ended.clear()
+        self._routed.clear()
+        self._times.clear()
 
     def _observe_route(self, turn: TurnRecord[Any], model: str) -> None:
         """Count where a turn went, and compare what its worker was believed to hold with what it reported. Where other
@@ -240,7 +234,8 @@ class Metrics:
         route, outcome = turn.route, turn.outcome
         if route is None:
             return
-        self._child(self.routes, model, route.label, route.why).inc()
+        labels = (model, route.label, route.why)
+        self._routed[labels] = self._routed.get(labels, 0) + 1
         reports = turn.runtime.engine.capabilities.cached_tokens and outcome is not None and outcome.finish is not None
         if outcome is None or not reports or route.why == "only" or route.pending > route.cached:
             return
@@ -280,4 +275,5 @@ class Metrics:
 
     def page(self) -> bytes:
         """The text that a scraper reads."""
+        self._take_over()
         return generate_latest(self._registry)

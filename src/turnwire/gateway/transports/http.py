@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from turnwire.gateway.apis.api import Api
 from turnwire.gateway.door.bodies import expand
+from turnwire.gateway.door.guard import headers_of
 from turnwire.gateway.hosted.beginning import Hosting, begin_turn
 from turnwire.gateway.large_bodies.pool import LargeBodies
 from turnwire.gateway.transports.sinks import http_sink
@@ -28,7 +29,7 @@ from turnwire.gateway.turns.sink import Sink
 from turnwire.gateway.turns.watching import Reporting
 from turnwire.protocols.wire import ErrorReply, TurnFailure
 
-__all__ = ["Detached", "Serving", "TurnEndpoint", "headers_of", "read_arrival", "reply", "send_error"]
+__all__ = ["Detached", "Serving", "TurnEndpoint", "read_arrival", "reply", "send_error"]
 
 log = logging.getLogger("turnwire.http")
 
@@ -56,11 +57,6 @@ class Detached(Protocol[E]):
     async def answer(
         self, record: TurnRecord[E], arrival: Arrival, scope: Scope, receive: Receive, send: Send
     ) -> None: ...
-
-
-def headers_of(scope: Scope) -> dict[str, str]:
-    """Lower-case header names to values; the last of a repeated header wins."""
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
 async def read_arrival(scope: Scope, receive: Receive, limit: int, large_bodies: LargeBodies | None = None) -> Arrival:

@@ -18,8 +18,9 @@ from starlette.types import Receive, Scope, Send
 
 from turnwire.gateway.apis.api import Headers
 from turnwire.gateway.apis.responses import Responses, response_facts
+from turnwire.gateway.door.guard import headers_of
 from turnwire.gateway.hosted.beginning import begin_turn
-from turnwire.gateway.transports.http import Serving, headers_of
+from turnwire.gateway.transports.http import Serving
 from turnwire.gateway.transports.sinks import Pump
 from turnwire.gateway.turns.admission import admit
 from turnwire.gateway.turns.arrival import Arrival

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any, Protocol, TypeVar
 
-from turnwire.continuity import Verdict
+from turnwire.continuity import Verdict, session_key
 from turnwire.gateway.apis.api import Api
 from turnwire.gateway.door.keys import ranked
 from turnwire.gateway.door.limits import RequestLimits
@@ -52,28 +52,32 @@ def refuse_while_draining(gateway: Admitting) -> None:
 async def admit(gateway: Admitting, api: Api[E], arrival: Arrival) -> list[TurnRecord[E]]:
     """The turns of a request: one, or one for each prompt and choice it asks for."""
     refuse_while_draining(gateway)
-    admitted: list[tuple[Inbound[E], ModelRuntime, Dialect, Prompt, Verdict, TurnFailure | None]] = []
+    admitted: list[tuple[Inbound[E], ModelRuntime, Dialect, str, Prompt, Verdict, TurnFailure | None]] = []
+    tenant = arrival.tenant
     for inbound in await api.decode(arrival):
         inbound.conversation = ranked(inbound.conversation, arrival.key)
         if inbound.dispatch is None:
             inbound.dispatch = gateway.dispatch
         runtime = gateway.serving(inbound)
         overflow = await _settled(gateway, arrival, inbound, runtime)
+        session = session_key(tenant, inbound.conversation)
         if overflow is not None:
             prompt, verdict, dialect = _NO_PROMPT, Verdict(state="first"), runtime.dialect
         elif inbound.prompt is None:
-            prompt, verdict, overflow = await _prepared(runtime, inbound, arrival.tenant)
+            prompt, verdict, overflow = await _prepared(runtime, inbound, tenant, session)
             dialect = runtime.dialect
         else:
             prompt, verdict, dialect = runtime.raw_prompt(inbound.prompt), Verdict(state="first"), _PLAIN
         admitted += [
-            (inbound.choice(number), runtime, dialect, prompt, verdict, overflow) for number in range(inbound.choices)
+            (inbound.choice(number), runtime, dialect, session, prompt, verdict, overflow)
+            for number in range(inbound.choices)
         ]
     return [
         TurnRecord(
             api=api.name,
             turn_id=mint(),
-            tenant=arrival.tenant,
+            tenant=tenant,
+            session=session,
             key=arrival.key.name,
             started=arrival.started,
             headers=arrival.headers,
@@ -86,17 +90,19 @@ async def admit(gateway: Admitting, api: Api[E], arrival: Arrival) -> list[TurnR
             continuity=verdict,
             overflow=overflow,
         )
-        for inbound, runtime, dialect, prompt, verdict, overflow in admitted
+        for inbound, runtime, dialect, session, prompt, verdict, overflow in admitted
     ]
 
 
 async def admit_round(before: TurnRecord[E], inbound: Inbound[E]) -> TurnRecord[E]:
     """The next round of an answer in which the gateway ran tools: the same request, further on."""
-    prompt, verdict = await before.runtime.prepare(inbound, before.tenant)
+    session = session_key(before.tenant, inbound.conversation)
+    prompt, verdict = await before.runtime.prepare(inbound, before.tenant, session)
     return TurnRecord(
         api=before.api,
         turn_id=mint(),
         tenant=before.tenant,
+        session=session,
         key=before.key,
         started=time.monotonic(),
         headers=before.headers,
@@ -125,11 +131,11 @@ async def _settled(
 
 
 async def _prepared(
-    runtime: ModelRuntime, inbound: Inbound[Any], tenant: str
+    runtime: ModelRuntime, inbound: Inbound[Any], tenant: str, session: str
 ) -> tuple[Prompt, Verdict, TurnFailure | None]:
     """The prompt and its verdict; an empty one with the refusal where it cannot fit into the window."""
     try:
-        return (*await runtime.prepare(inbound, tenant), None)
+        return (*await runtime.prepare(inbound, tenant, session), None)
     except TurnFailure as failure:
         if failure.kind != "context_overflow":
             raise

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from turnwire.continuity import session_key
 from turnwire.engines.interface import Constraint, GenerateRequest, Hints
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.protocols.context import key_rank
@@ -44,7 +43,7 @@ def hints_of(record: TurnRecord[Any]) -> Hints:
     context = conversation.context
     return Hints(
         request_id=record.turn_id,
-        session=session_key(record.tenant, conversation) if record.exact else context.session,
+        session=record.session if record.exact else context.session,
         priority=context.priority,
         cache_salt=record.runtime.cache_salt(record.tenant, context.cache_salt),
         tenant=record.tenant,

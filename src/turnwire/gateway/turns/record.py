@@ -51,7 +51,8 @@ class BlockTimes(msgspec.Struct):
 
 
 class TurnRecord(msgspec.Struct, Generic[E], kw_only=True):
-    """A turn from its admission on. Times are monotonic seconds: `started` is when its request had been read. `exact`
+    """A turn from its admission on. `session` names the thread of prompts that it belongs to (see `session_key`). Times
+    are monotonic seconds: `started` is when its request had been read. `exact`
     turns are sealed and remembered; a raw completion is not, and its `dialect` sees only text. `reply` collects the
     answer as a message where somebody needs it. `ended_by` says who ended it early (the client: `gone`, a stalled
     reader: `stalled`, a silent engine: `idle`, the operator: `shutdown` or
@@ -65,6 +66,7 @@ class TurnRecord(msgspec.Struct, Generic[E], kw_only=True):
     api: str
     turn_id: str
     tenant: str
+    session: str
     started: float
     headers: dict[str, str]
     body: bytes

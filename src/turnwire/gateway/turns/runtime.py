@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from turnwire.continuity import SessionTracker, Verdict, compared_with, decode_sketch, session_key, sketch_of
+from turnwire.continuity import SessionTracker, Verdict, compared_with, decode_sketch, sketch_of
 from turnwire.engines.interface import Engine, EngineInfo, ImageWriting
 from turnwire.engines.pool.pool import WorkerPool
 from turnwire.gateway.stores.outage import Lookups, SharedTurns
@@ -97,6 +97,9 @@ class ModelRuntime:
         self.fallbacks = tuple(fallbacks)
         self.display_name = display_name or model_id
         self.engine = engine
+        # Whether prompts are rendered and counted here. Where the engine reads conversations, its server does both, and
+        # what our tokenizer would say of them is nobody's business. All workers of a model are of one kind.
+        self.writes_prompts = engine.capabilities.yields != "events"
         self.info = info
         self.dialect = dialect
         self.builder = builder
@@ -175,18 +178,17 @@ class ModelRuntime:
             raise TurnFailure("invalid_request", f"prompt: token ids go from 0 to {size - 1}", param="prompt")
         return Prompt(ids=list(prompt), tail="")
 
-    async def prepare(self, inbound: Inbound[Any], tenant: str) -> tuple[Prompt, Verdict]:
-        """The prompt, and whether it keeps the session's prefix."""
+    async def prepare(self, inbound: Inbound[Any], tenant: str, session: str) -> tuple[Prompt, Verdict]:
+        """The prompt, and whether it keeps the prefix of its `session`, as `session_key` names it."""
         conversation = inbound.conversation
         await self._refuse_the_hopeless(conversation)
         prompt = await self.build(conversation, tenant)
         if not self.writes_prompts or self.shown(conversation):
             return prompt, Verdict(state="unseen")
-        key = session_key(tenant, conversation)
-        verdict = self._tracker.compare(key, prompt, conversation, previous=inbound.previous_turn)
+        verdict = self._tracker.compare(session, prompt, conversation, previous=inbound.previous_turn)
         if verdict.state != "held" and self._sessions is not None:
             later = any(message.role == "assistant" for message in conversation.messages)
-            kept = await self._kept_sketches(self._sessions, self._shared_key(key), later=later)
+            kept = await self._kept_sketches(self._sessions, self._shared_key(session), later=later)
             sketches = [sketch for data in kept if (sketch := decode_sketch(data)) is not None]
             if sketches:
                 other = compared_with(sketches, prompt, conversation, previous=inbound.previous_turn)
@@ -235,7 +237,7 @@ class ModelRuntime:
         conversation = turn.inbound.conversation
         if self.engine.capabilities.cached_tokens:
             turn.continuity = turn.continuity.reported(outcome.usage.cached)
-        key = session_key(turn.tenant, conversation)
+        key = turn.session
         thought = outcome.witness is not None and bool(outcome.witness.thoughts)
         if conversation.context.final:
             self._tracker.forget(key)
@@ -271,7 +273,7 @@ class ModelRuntime:
         """Keep what the engine read for a turn that ended early: the next one is compared with it."""
         conversation = turn.inbound.conversation
         if self.writes_prompts and not conversation.context.final:
-            key = session_key(turn.tenant, conversation)
+            key = turn.session
             self._tracker.remember(key, turn.prompt, conversation, turn=turn.turn_id, cut=True)
             if self._sessions is not None:
                 sketch = sketch_of(turn.prompt, conversation, turn=turn.turn_id, cut=True)
@@ -301,12 +303,6 @@ class ModelRuntime:
     def usable(self) -> bool:
         """Whether some worker would take a turn, as far as is known without asking."""
         return not isinstance(self.engine, WorkerPool) or any(not worker.down for worker in self.engine.workers)
-
-    @property
-    def writes_prompts(self) -> bool:
-        """Whether prompts are rendered and counted here. Where the engine reads conversations, its server does both,
-        and what our tokenizer would say of them is nobody's business."""
-        return self.engine.capabilities.yields != "events"
 
     @property
     def fetches(self) -> bool:
