@@ -70,7 +70,10 @@ async def test_a_client_of_http_1_0_gets_no_chunks(serve: Serve, stream: bool) -
 async def test_a_disk_that_is_full_is_told_and_not_hidden(
     serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, stream: bool
 ) -> None:
-    client = await serve({"text": "Hm.\n</think>\n\n" + "Hello. " * 2000}, store=f"sqlite:{tmp_path / 'store.db'}")
+    client = await serve(
+        {"text": "Hm.\n</think>\n\n" + "".join(f"Hello {n}. " for n in range(2000))},
+        store=f"sqlite:{tmp_path / 'store.db'}",
+    )
     store = client.gateway.store
     assert isinstance(store, SQLiteStore)
     status, kept = await client.post("/v1/responses", asked())

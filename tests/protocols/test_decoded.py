@@ -96,6 +96,26 @@ _namespace = st.fixed_dictionaries(
         "tools": st.lists(st.fixed_dictionaries({"type": st.just("function"), "name": _name}), max_size=2),
     }
 )
+_settings = st.fixed_dictionaries(
+    {},
+    optional={
+        "model": st.sampled_from(["other", 7]),
+        "stream": st.booleans(),
+        "temperature": st.sampled_from([0.5, 1, 9]),
+        "metadata": st.sampled_from([{"user_id": "u_session_s"}, {"a": 1}]),
+        "tool_choice": st.sampled_from(["auto", "none", "required", {"type": "any"}, {"type": "tool", "name": "ls"}]),
+        "thinking": st.sampled_from([{"type": "enabled", "budget_tokens": 9}, {"type": "disabled"}, {"type": "odd"}]),
+        "reasoning": st.sampled_from([{"effort": "low"}, {"effort": "none"}, {"odd": 1}]),
+        "output_config": st.sampled_from([{"effort": "high"}, {"effort": "odd"}]),
+        "context_management": st.sampled_from([{}, {"edits": [{"type": "odd"}]}]),
+        "nvext": st.sampled_from([{"annotations": ["odd"]}, {"odd": 1}, {"greed_sampling": True}]),
+        "instructions": _text,
+        "n": st.sampled_from([1, 2]),
+        "service_tier": st.sampled_from(["flex", "auto"]),
+        "prompt_cache_key": st.just("k"),
+        "odd": _text | st.none(),
+    },
+)
 APIS: list[tuple[Decode, str, st.SearchStrategy[Any], st.SearchStrategy[Any]]] = [
     (anthropic.decode, "messages", _anthropic_messages, _tools("input_schema")),
     (chat.decode, "messages", _chat_messages, _tools("parameters")),
@@ -122,12 +142,14 @@ def outcome(decode: Decode, body: Mapping[str, Any], cache: DecodedParts | None)
 def test_cached_and_uncached_requests_are_equal(
     decode: Decode, field: str, messages: st.SearchStrategy[Any], tools: st.SearchStrategy[Any], data: st.DataObject
 ) -> None:
-    """Conversations that grow, fork, change their tools and repeat the same message in other places."""
+    """Conversations that grow, fork, change their tools and settings and repeat the same message in other places."""
     cache = DecodedParts()
+    wishes = data.draw(st.lists(_settings, min_size=1, max_size=2))
     pool = data.draw(st.lists(messages, min_size=1, max_size=6))
     offers = data.draw(st.lists(tools, min_size=1, max_size=2))
     for _ in range(4):
         body: dict[str, Any] = {"model": "m", field: data.draw(st.lists(st.sampled_from(pool), min_size=1, max_size=6))}
+        body |= data.draw(st.sampled_from(wishes))
         if data.draw(st.booleans()):
             body["tools"] = data.draw(st.sampled_from(offers))
         if decode is anthropic.decode and data.draw(st.booleans()):
@@ -146,6 +168,20 @@ def test_a_message_that_was_seen_is_not_decoded_again(decode: Decode, field: str
     assert len(cache) == known + 1
     assert after[:2] == before
     assert after[0] is before[0] or decode is responses.decode
+
+
+@pytest.mark.parametrize(("decode", "field"), [(decode, field) for decode, field, _, _ in APIS])
+def test_settings_that_were_seen_are_not_read_again(decode: Decode, field: str) -> None:
+    cache = DecodedParts()
+
+    def read(said: str, **settings: Any) -> Inbound[Any]:
+        body = {"model": "m", field: [{"role": "user", "content": said}], "temperature": 0.5, "odd": 1, **settings}
+        return decode(json.dumps(body).encode(), {}, cache=cache)
+
+    first, second, warmer = read("one"), read("two"), read("three", temperature=0.75)
+    assert second.conversation.sampling is first.conversation.sampling
+    assert [note.message for note in second.notes] == [note.message for note in first.notes] != []
+    assert warmer.conversation.sampling.temperature == 0.75
 
 
 def test_limits_are_part_of_what_is_known() -> None:

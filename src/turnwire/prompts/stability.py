@@ -47,8 +47,9 @@ def stabilise(
     """The conversation in its one stable form. `mid_system` says that the template takes system messages anywhere,
     `system` that it takes one at all, `empty_system` that an empty one means something to it."""
     notes: list[Note] = []
-    if system and _is_stable(conversation, options):
-        return conversation, notes
+    opened = _with_system(conversation)
+    if system and _is_stable(opened, options):
+        return opened, notes
     messages = [_cleaned(message, notes) for message in conversation.messages]
     messages = _without_empty(messages, conversation.messages, empty_system, notes)
     messages = _one_opening(messages)
@@ -59,6 +60,15 @@ def stabilise(
     messages = _ordered_results(messages, notes)
     tools, messages = _tools(conversation.tools, messages, options, notes)
     return msgspec.structs.replace(conversation, messages=tuple(messages), tools=tools), notes
+
+
+def _with_system(conversation: Conversation) -> Conversation:
+    """The conversation whose opening is a system message, by whatever name it came."""
+    messages = conversation.messages
+    if not messages or messages[0].role != "developer":
+        return conversation
+    opening = Message(role="system", blocks=messages[0].blocks)
+    return msgspec.structs.replace(conversation, messages=(opening, *messages[1:]))
 
 
 def _is_stable(conversation: Conversation, options: StabilityOptions) -> bool:

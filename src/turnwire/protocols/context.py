@@ -7,6 +7,7 @@ The order of precedence is the order of the tables: canonical headers win over a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -33,6 +34,33 @@ AGENT_HEADERS = ("x-claude-code-agent-id", "thread-id")
 LAST_RESORT_SESSION_HEADERS = ("thread-id", "x-client-request-id")
 
 WORKER_HEADERS = ("x-dynamo-worker-instance-id", "x-worker-instance-id")
+
+_HEADERS = tuple(
+    dict.fromkeys(
+        (
+            *SESSION_HEADERS,
+            *PARENT_HEADERS,
+            *AGENT_HEADERS,
+            *LAST_RESORT_SESSION_HEADERS,
+            *WORKER_HEADERS,
+            "traceparent",
+            "user-agent",
+            "x-claude-1p-request-class",
+            "x-claude-code-request-class",
+            "x-codex-turn-metadata",
+            "x-codex-window-id",
+            "x-dynamo-request-priority",
+            "x-dynamo-request-strict-priority",
+            "x-dynamo-session-final",
+            "x-openai-subagent",
+            "x-tenant-id",
+            "x-turnwire-deadline",
+        )
+    )
+)
+"""Every header that is read here."""
+
+_MOST_CONTEXTS = 256
 
 TURN_CLASSES: Mapping[str, str] = {
     "main": "main",
@@ -97,6 +125,21 @@ def turn_context(
 ) -> TurnContext:
     """The context of a request. Header names are lower case. The keyword values are what the body says (metadata,
     `prompt_cache_key`, hints): each is used where no header says it."""
+    return _context(tuple(map(headers.get, _HEADERS)), session, window, turn_class, hints, cache_salt, limit)
+
+
+@lru_cache(_MOST_CONTEXTS)
+def _context(
+    values: tuple[str | None, ...],
+    session: str | None,
+    window: str | None,
+    turn_class: str | None,
+    hints: AgentHints,
+    cache_salt: str | None,
+    limit: int,
+) -> TurnContext:
+    """The same by the values of the headers: those of one conversation say the same with every request."""
+    headers = {name: value for name, value in zip(_HEADERS, values, strict=True) if value is not None}
 
     def first(names: tuple[str, ...]) -> str | None:
         for name in names:

@@ -21,7 +21,7 @@ from turnwire.protocols.fields.decoded import DecodedParts
 from turnwire.protocols.framing import SSE, Framing
 from turnwire.protocols.hosted.offer import NOTHING, HostedOffer
 from turnwire.protocols.limits import Limits
-from turnwire.protocols.responses import Echo, RequestBody, Stored, response_id, with_ids
+from turnwire.protocols.responses import Echo, RequestBody, Stored, response_id
 from turnwire.protocols.responses.answer.diagnostics import diagnostics
 from turnwire.protocols.wire import Encoder, ErrorReply, Inbound, TurnFacts, TurnFailure
 
@@ -129,7 +129,7 @@ class Responses:
                 id=response_id(turn.turn_id),
                 tenant=turn.tenant,
                 created=facts.created,
-                input_items=tuple(with_ids(echo.input_items, turn.turn_id)),
+                input_items=tuple(echo.input_items),
                 writer=encoder,
                 previous=echo.previous_response_id,
             )

@@ -65,7 +65,7 @@ class StoredResponses:
         if not 1 <= limit <= 100:
             raise TurnFailure("invalid_request", "limit: must be between 1 and 100", param="limit")
         after = request.query_params.get("after")
-        return _json(responses.item_page(stored.input_items, after=after, limit=limit, order=order))
+        return _json(responses.item_page(stored.shown_items, after=after, limit=limit, order=order))
 
     async def cancel(self, request: Request) -> Response:
         wanted = request.path_params["response_id"]

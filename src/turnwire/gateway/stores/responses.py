@@ -338,7 +338,7 @@ class ResponseStore:
             await self._settled(tenant, f"resp_{turn}")
             response = await self.get(tenant, f"resp_{turn}")
             if response is not None:
-                for item in (*response.input_items, *response.output_items):
+                for item in (*response.shown_items, *response.output_items):
                     if item.get("id") in wanted:
                         found[item["id"]] = item
         return found

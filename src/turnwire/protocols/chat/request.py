@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import msgspec
+
 from turnwire.protocols.chat.echo import Echo
 from turnwire.protocols.chat.messages import read_messages
 from turnwire.protocols.chat.tools import allowed_tools, read_tool_choice, read_tools
@@ -21,11 +23,12 @@ from turnwire.protocols.fields.sampling import read_logit_bias, read_sampling
 from turnwire.protocols.fields.table import CHAT
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.wire import Inbound
-from turnwire.turns import Conversation, Message, OutputFormat, Sampling, Thinking
+from turnwire.turns import Conversation, Message, OutputFormat, Sampling, Thinking, ToolChoice
 
 __all__ = ["decode", "wants_usage"]
 
 _MOST_LOGPROBS = 20
+_PARTS = frozenset({"messages", "tools"})
 
 
 def decode(
@@ -33,6 +36,24 @@ def decode(
 ) -> Inbound[Echo]:
     """Decode `POST /v1/chat/completions`. Header names are lower case. `cache` holds the parts of earlier requests."""
     return _Request(Fields(body, CHAT, limits or Limits()), headers, cache).inbound()
+
+
+class _Settings(msgspec.Struct, frozen=True):
+    """What a request says beside its messages and tools. `choice` is None where it depends on the tools, and a mode of
+    `thinking` that is None on what the messages say; `dispatch` is the word for its form, if the body has one."""
+
+    model: str
+    format: OutputFormat | None
+    extensions: Extensions
+    stream: bool
+    session: str | None
+    dispatch: Any
+    sampling: Sampling
+    choice: ToolChoice | None
+    thinking: Thinking
+    template_args: dict[str, Any]
+    choices: int
+    usage: bool
 
 
 class _Request:
@@ -46,51 +67,67 @@ class _Request:
 
     def inbound(self) -> Inbound[Echo]:
         fields = self.fields
-        model = fields.model()
         messages = read_messages(fields, self.cache)
-        tools = allowed_tools(fields, read_tools(fields, self.cache))
-        output = self._format()
-        extensions = read_extensions(fields)
-        stream = fields.flag("stream")
+        tools = read_tools(fields, self.cache)
+        asked = fields.settings(self.cache, "chat", _PARTS, self._settings)
+        choice, extensions = asked.choice, asked.extensions
+        if choice is None:
+            tools = allowed_tools(fields, tools)
+            choice = read_tool_choice(fields, tools)
         context = turn_context(
             self.headers,
-            session=fields.text("prompt_cache_key") or None,
-            turn_class=side_class(messages, tools, output),
+            session=asked.session,
+            turn_class=side_class(messages, tools, asked.format),
             hints=extensions.hints,
             cache_salt=extensions.cache_salt,
             limit=self.limits.header_chars,
         )
-        wanted, form = self._dispatch(extensions)
-        fields.metadata("metadata")
-        sampling = self._sampling()
+        wanted, form = self._dispatch(asked.dispatch)
         conversation = Conversation(
-            model=model,
+            model=asked.model,
             messages=messages,
             tools=tools,
-            tool_choice=read_tool_choice(fields, tools),
-            sampling=extensions.sampling(sampling),
-            thinking=extensions.thinking(self._thinking(messages)),
-            format=output,
-            template_args=fields.object("chat_template_kwargs") or {},
+            tool_choice=choice,
+            sampling=asked.sampling,
+            thinking=extensions.thinking(_switched(asked.thinking, messages)),
+            format=asked.format,
+            template_args=asked.template_args,
             context=context,
         )
-        echo = Echo(
-            choices=fields.whole("n", 1, self.limits.choices) or 1,
-            usage=wants_usage(fields, stream),
-            dispatch=form,
-            logprobs=sampling.logprobs,
-        )
+        echo = Echo(choices=asked.choices, usage=asked.usage, dispatch=form, logprobs=asked.sampling.logprobs)
         return Inbound(
             conversation=conversation,
-            stream=stream,
-            notes=fields.finish(),
+            stream=asked.stream,
+            notes=fields.notes.all(),
             dispatch=wanted,
             echo=echo,
             report=extensions.report,
             annotations=extensions.annotations,
         )
 
-    # ------------------------------------------------------------------------------------------------------ parts
+    # --------------------------------------------------------------------------------------------------- settings
+
+    def _settings(self) -> _Settings:
+        fields = self.fields
+        model, output, extensions = fields.model(), self._format(), read_extensions(fields)
+        stream = fields.flag("stream")
+        dispatch = (fields.object("turnwire") or {}).get("dispatch")
+        fields.metadata("metadata")
+        free = not fields.sent(("tool_choice", "function_call"))
+        return _Settings(
+            model=model,
+            format=output,
+            extensions=extensions,
+            stream=stream,
+            session=fields.text("prompt_cache_key") or None,
+            dispatch=extensions.dispatch if dispatch is None else dispatch,
+            sampling=extensions.sampling(self._sampling()),
+            choice=read_tool_choice(fields, ()) if free else None,
+            thinking=self._thinking(),
+            template_args=fields.object("chat_template_kwargs") or {},
+            choices=fields.whole("n", 1, self.limits.choices) or 1,
+            usage=wants_usage(fields, stream),
+        )
 
     def _sampling(self) -> Sampling:
         fields = self.fields
@@ -107,7 +144,7 @@ class _Request:
             logit_bias=read_logit_bias(fields),
         )
 
-    def _thinking(self, messages: tuple[Message, ...]) -> Thinking:
+    def _thinking(self) -> Thinking:
         fields = self.fields
         reasoning = fields.object("reasoning") or {}
         effort = fields.text("reasoning_effort")
@@ -123,13 +160,9 @@ class _Request:
         if isinstance(wire, dict):
             enabled = wire.get("type") != "disabled"
             budget = whole(wire.get("budget_tokens"), "thinking.budget_tokens", 1) or budget
-        mode: Literal["on", "off"] | None
+        mode: Literal["on", "off"] | None = "off" if effort == "none" else None
         if isinstance(enabled, bool):
             mode = "on" if enabled else "off"
-        elif effort == "none":
-            mode = "off"
-        else:
-            mode = _soft_switch(messages)
         return Thinking(mode=mode, effort=effort, budget=budget if mode != "off" else None)
 
     def _format(self) -> OutputFormat | None:
@@ -155,14 +188,10 @@ class _Request:
             strict=inner.get("strict") is not False,
         )
 
-    def _dispatch(self, extensions: Extensions) -> tuple[bool | None, Literal["event", "delta"]]:
+    def _dispatch(self, stated: Any) -> tuple[bool | None, Literal["event", "delta"]]:
         """The opt-in and its form: `x-turnwire-dispatch: 1`, or `delta` for the form that no client trips over; in the
-        body `{"turnwire": {"dispatch": …}}` or Dynamo's `nvext`."""
-        word: Any = self.headers.get("x-turnwire-dispatch", "").strip().lower() or None
-        if word is None:
-            word = (self.fields.object("turnwire") or {}).get("dispatch")
-        if word is None:
-            word = extensions.dispatch
+        body (`stated`) `{"turnwire": {"dispatch": …}}` or Dynamo's `nvext`."""
+        word = self.headers.get("x-turnwire-dispatch", "").strip().lower() or stated
         if word == "delta":
             return True, "delta"
         if isinstance(word, bool):
@@ -182,6 +211,14 @@ def wants_usage(fields: Fields, stream: bool) -> bool:
 
 # The words between blanks.
 _SWITCH = re.compile(r"(?<!\S)/(?:no_)?think(?!\S)")
+
+
+def _switched(thinking: Thinking, messages: tuple[Message, ...]) -> Thinking:
+    """The thinking that a request asks for, by its messages where its fields say nothing."""
+    mode = _soft_switch(messages) if thinking.mode is None else None
+    if mode is None:
+        return thinking
+    return msgspec.structs.replace(thinking, mode=mode, budget=thinking.budget if mode != "off" else None)
 
 
 def _soft_switch(messages: tuple[Message, ...]) -> Literal["on", "off"] | None:

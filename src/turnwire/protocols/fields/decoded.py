@@ -8,7 +8,7 @@ kept is bounded by `max_bytes`; the longest unused goes first. Values are shared
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -127,9 +127,16 @@ class RequestNotes:
         self._notes: list[Note] = []
         self._kinds: set[tuple[str, str]] = set()
 
+    def __len__(self) -> int:
+        return len(self._notes)
+
     def add(self, code: str, message: str) -> None:
         """A note on the request itself."""
         self._notes.append(Note(code, message))
+
+    def extend(self, notes: Iterable[Note]) -> None:
+        """Notes on the request that were taken before."""
+        self._notes.extend(notes)
 
     def on_part(self, path: str, notes: tuple[PartNote, ...]) -> None:
         """Notes on the part at `path`."""

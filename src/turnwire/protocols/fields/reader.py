@@ -6,19 +6,22 @@ field's own path; a field without a row in the API's table cannot be read, and i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypeVar
 
 import msgspec
 
 from turnwire.protocols.fields.body import any_value, first_byte, invalid, open_body
-from turnwire.protocols.fields.decoded import RequestNotes
+from turnwire.protocols.fields.decoded import DecodedParts, RequestNotes
 from turnwire.protocols.fields.table import Field, FieldTable
 from turnwire.protocols.limits import Limits
 from turnwire.turns import Note
 
 __all__ = ["Fields"]
 
+T = TypeVar("T")
+
+_encode = msgspec.json.Encoder().encode
 _MOST_UNKNOWN = 64
 _METADATA_KEYS, _METADATA_KEY, _METADATA_VALUE = 16, 64, 512
 
@@ -44,6 +47,26 @@ class Fields:
                 raise invalid(name, row.about)
 
     # ------------------------------------------------------------------------------------------------- reading
+
+    def settings(self, cache: DecodedParts | None, api: str, parts: Collection[str], read: Callable[[], T]) -> T:
+        """What `read` makes of the fields that are not `parts`, with the notes on every one that the answer does not
+        honour. Agents repeat these fields with every request of a conversation; those that were read before, byte for
+        byte, are not read again."""
+        if cache is None:
+            value = read()
+            self._judge()
+            return value
+        kind = cache.kind(api, "settings", self.limits)
+        others = _encode({name: raw for name, raw in self._raw.items() if name not in parts})
+        known: tuple[T, tuple[Note, ...]] | None = cache.get(kind, (others,))[0]
+        if known is not None:
+            self.notes.extend(known[1])
+            return known[0]
+        before = len(self.notes)
+        value = read()
+        self._judge()
+        cache.put(kind, others, (value, self.notes.all()[before:]))
+        return value
 
     def has(self, name: str) -> bool:
         """Whether the request has the field, and not as null."""
@@ -145,6 +168,10 @@ class Fields:
 
     def finish(self) -> tuple[Note, ...]:
         """All notes, with one for every field that the answer does not honour."""
+        self._judge()
+        return self.notes.all()
+
+    def _judge(self) -> None:
         unknown = 0
         for name in self._raw:
             row = self._table.get(name)
@@ -156,7 +183,6 @@ class Fields:
                 self._note(name, row)
                 if first_byte(self._raw[name]) == "{":
                     self._open(name, self._value(name))
-        return self.notes.all()
 
     def _open(self, name: str, value: dict[str, Any]) -> None:
         if name not in self._opened:

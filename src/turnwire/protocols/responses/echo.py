@@ -17,7 +17,7 @@ from turnwire.protocols.framing import json_line
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.responses.tools import Toolbox
 
-__all__ = ["Echo", "echoed_fields", "echoed_tools", "no_fields"]
+__all__ = ["Echo", "EchoedFields", "echoed_fields", "echoed_tools", "no_fields"]
 
 DEFAULTS: Mapping[str, Any] = {
     "background": False,
@@ -61,8 +61,19 @@ class Echo(msgspec.Struct, kw_only=True):
     stateless: bool = False
 
 
-def echoed_fields(request: Fields, tools: bytes) -> bytes:
-    """The constant members of the response object for this request; `tools` is what `echoed_tools` made of them."""
+class EchoedFields(msgspec.Struct, frozen=True, gc=False):
+    """The constant members of the response object for a request, but for its tools, which stand between them."""
+
+    before: bytes
+    after: bytes
+
+    def around(self, tools: bytes) -> bytes:
+        """The members with the tools, as `echoed_tools` wrote them."""
+        return self.before + tools + self.after
+
+
+def echoed_fields(request: Fields) -> EchoedFields:
+    """What a response object repeats of this request."""
     fields: dict[str, Any] = {}
     for name, default in DEFAULTS.items():
         value = request.value(name)
@@ -72,19 +83,20 @@ def echoed_fields(request: Fields, tools: bytes) -> bytes:
     fields["reasoning"] = {"effort": None, "summary": None, **(request.object("reasoning") or {})}
     text = request.object("text") or {}
     fields["text"] = {**text, "format": _format(text.get("format")), "verbosity": text.get("verbosity") or "medium"}
-    fields["tools"] = msgspec.Raw(tools)
+    last: dict[str, Any] = {}
     options = request.object("prompt_cache_options")
     if options is not None:
-        fields["prompt_cache_options"] = {"mode": "implicit", "ttl": "30m", **options}
+        last["prompt_cache_options"] = {"mode": "implicit", "ttl": "30m", **options}
     for name in ("image", "access_programs"):
         if request.has(name):
-            fields[name] = request.value(name)
-    return b"," + json_line(fields)[1:-1]
+            last[name] = request.value(name)
+    after = b"," + json_line(last)[1:-1] if last else b""
+    return EchoedFields(b"," + json_line(fields)[1:-1] + b',"tools":', after)
 
 
 def no_fields() -> bytes:
     """The constant members of a response object whose request was never read."""
-    return echoed_fields(Fields(b"{}", RESPONSES, Limits()), b"[]")
+    return echoed_fields(Fields(b"{}", RESPONSES, Limits())).around(b"[]")
 
 
 def echoed_tools(tools: list[Any]) -> bytes:

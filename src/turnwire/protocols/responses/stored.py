@@ -30,13 +30,19 @@ _ID_PREFIX: Mapping[str, str] = {
 
 
 class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """One response as it is kept: the response object as JSON, and the items that it was asked with."""
+    """One response as it is kept: the response object as JSON, and the items that it was asked with, as they were
+    sent."""
 
     id: str
     created: int
     document: bytes
     input_items: tuple[dict[str, Any], ...] = ()
     previous_response_id: str | None = None
+
+    @property
+    def shown_items(self) -> tuple[dict[str, Any], ...]:
+        """What it was asked with, as clients get it back: each item has a type and an id."""
+        return with_ids(self.input_items, self.id.removeprefix("resp_"))
 
     @property
     def output_items(self) -> tuple[dict[str, Any], ...]:
@@ -90,7 +96,7 @@ def history(chain: Sequence[StoredResponse]) -> tuple[dict[str, Any], ...]:
     was replaced by it."""
     items: list[dict[str, Any]] = []
     for response in chain:
-        items += [item for item in response.input_items if item.get("type") != "compaction_trigger"]
+        items += [item for item in response.shown_items if item.get("type") != "compaction_trigger"]
         output = response.output_items
         if any(item.get("type") == "compaction" for item in output):
             items = kept_messages(items)
@@ -99,7 +105,7 @@ def history(chain: Sequence[StoredResponse]) -> tuple[dict[str, Any], ...]:
 
 
 def with_ids(items: Sequence[Mapping[str, Any]], turn_id: str) -> tuple[dict[str, Any], ...]:
-    """Input items as they are stored: each has a type and an id."""
+    """Input items as they are shown: each has a type and an id."""
     kept = []
     for number, item in enumerate(items):
         kind = str(item.get("type") or "message")

@@ -32,9 +32,11 @@ from turnwire.protocols.fields.table import MESSAGES
 from turnwire.protocols.hosted.offer import NOTHING, HostedOffer
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.wire import Inbound, TurnFailure
-from turnwire.turns import Conversation, Message, OutputFormat, Thinking, Tool, TurnContext
+from turnwire.turns import Conversation, Message, OutputFormat, Sampling, Thinking, Tool, ToolChoice, TurnContext
 
 __all__ = ["decode", "decode_count"]
+
+_PARTS = frozenset({"diagnostics", "messages", "system", "thread", "tools"})
 
 
 def decode(
@@ -67,6 +69,26 @@ def decode_count(
     return inbound
 
 
+class _Settings(msgspec.Struct, frozen=True):
+    """What a request says beside its messages, its tools and the turns that it refers to. `display` is how thoughts
+    shall be shown, `effort` what `output_config` says (`odd_effort`: nothing that is known), `edits` are None where the
+    context is not managed. `choice` is None where it depends on the tools."""
+
+    model: str
+    extensions: Extensions
+    thinking: Thinking
+    display: str | None
+    effort: str | None
+    odd_effort: bool
+    format: OutputFormat | None
+    edits: tuple[dict[str, Any], ...] | None
+    sampling: Sampling
+    choice: ToolChoice | None
+    template_args: dict[str, Any]
+    session: str | None
+    stream: bool
+
+
 class _Request:
     """One request while it is read; `runs` is false where its turn is only counted."""
 
@@ -88,40 +110,41 @@ class _Request:
 
     def inbound(self, count_tokens: TokenCounter) -> Inbound[Echo]:
         fields = self.fields
-        model = fields.model()
         thread = self._thread()
         continued = thread is not None and thread.type == "continue"
         offered = read_tools(fields, self.cache, self.offer)
         read = read_messages(fields, offered.tools, self.cache)
         if not read.messages and thread is None:
             raise invalid("messages", "at least one message is needed")
-        extensions = read_extensions(fields)
-        thinking, display = self._thinking(extensions, read.effort)
-        output = self._format()
-        managed = fields.object("context_management")
-        edits = read_edits(managed, fields.notes) if managed is not None else ()
-        sampling = read_sampling(fields, max_tokens=fields.whole("max_tokens", 1), stop=fields.stops("stop_sequences"))
+        asked = fields.settings(self.cache, "messages", _PARTS, self._settings)
+        extensions, thinking, choice, edits = asked.extensions, asked.thinking, asked.choice, asked.edits
+        if read.effort is None and asked.odd_effort:
+            fields.notes.add("request.field_ignored", "output_config.effort: not a known effort")
+        effort = read.effort or asked.effort
+        if effort is not None:
+            thinking = msgspec.structs.replace(thinking, effort=effort)
+        if choice is None:
+            choice = read_tool_choice(fields, read.tools, offered.hosted, continued=continued)
         conversation = Conversation(
-            model=model,
+            model=asked.model,
             messages=read.messages,
             tools=read.tools,
-            tool_choice=read_tool_choice(fields, read.tools, offered.hosted, continued=continued),
-            sampling=extensions.sampling(sampling),
+            tool_choice=choice,
+            sampling=asked.sampling,
             thinking=thinking,
-            format=output,
-            template_args=fields.object("chat_template_kwargs") or {},
-            context=self._context(read.messages, read.tools, bool(offered.hosted), output, extensions),
+            format=asked.format,
+            template_args=asked.template_args,
+            context=self._context(read.messages, read.tools, bool(offered.hosted), asked),
         )
-        stream = fields.flag("stream")
-        self._refuse_unavailable(conversation, offered.hosted, stream)
+        self._refuse_unavailable(conversation, offered.hosted, asked.stream)
         applied: tuple[dict[str, Any], ...] = ()
         if edits and not continued:
             conversation, applied = apply_edits(conversation, edits, count_tokens)
         echo = Echo(
             thinking=thinking.mode in ("on", "adaptive"),
-            omit_thinking=display == "omitted",
-            edits=edits,
-            applied_edits=applied if managed is not None else None,
+            omit_thinking=asked.display == "omitted",
+            edits=edits or (),
+            applied_edits=applied if edits is not None else None,
             thread=thread,
             history=read.messages if thread is not None else None,
             diagnostics=fields.has("diagnostics"),
@@ -129,8 +152,8 @@ class _Request:
         previous = self._previous_turn()
         return Inbound(
             conversation=conversation,
-            stream=stream,
-            notes=fields.finish(),
+            stream=asked.stream,
+            notes=fields.notes.all(),
             dispatch=self._dispatch(extensions),
             previous_turn=previous,
             echo=echo,
@@ -153,18 +176,33 @@ class _Request:
         if query is not None:
             raise HostedToolUnavailable("web_search", query, model=conversation.model, stream=stream)
 
-    # ------------------------------------------------------------------------------------------ the fields
+    # ------------------------------------------------------------------------------------------ the settings
 
-    def _thinking(self, extensions: Extensions, effort: str | None) -> tuple[Thinking, str | None]:
+    def _settings(self) -> _Settings:
+        fields = self.fields
+        model, extensions = fields.model(), read_extensions(fields)
         thinking, display = self._thinking_wish()
-        if effort is None:
-            config = self.fields.object("output_config")
-            effort = effort_of(config)
-            if effort is None and config and config.get("effort") is not None:
-                self.fields.notes.add("request.field_ignored", "output_config.effort: not a known effort")
-        if effort is not None:
-            thinking = msgspec.structs.replace(thinking, effort=effort)
-        return extensions.thinking(thinking), display
+        config = fields.object("output_config") or {}
+        effort = effort_of(config)
+        output = self._format()
+        managed = fields.object("context_management")
+        edits = read_edits(managed, fields.notes) if managed is not None else None
+        sampling = read_sampling(fields, max_tokens=fields.whole("max_tokens", 1), stop=fields.stops("stop_sequences"))
+        return _Settings(
+            model=model,
+            extensions=extensions,
+            thinking=extensions.thinking(thinking),
+            display=display,
+            effort=effort,
+            odd_effort=effort is None and config.get("effort") is not None,
+            format=output,
+            edits=edits,
+            sampling=extensions.sampling(sampling),
+            choice=None if fields.has("tool_choice") else ToolChoice(),
+            template_args=fields.object("chat_template_kwargs") or {},
+            session=_metadata_session(fields.object("metadata")),
+            stream=fields.flag("stream"),
+        )
 
     def _thinking_wish(self) -> tuple[Thinking, str | None]:
         wire = self.fields.object("thinking")
@@ -212,18 +250,17 @@ class _Request:
         messages: tuple[Message, ...],
         tools: tuple[Tool, ...],
         hosted: bool,
-        output: OutputFormat | None,
-        extensions: Extensions,
+        asked: _Settings,
     ) -> TurnContext:
-        turn_class = side_class(messages, tools, output)
+        turn_class = side_class(messages, tools, asked.format)
         if turn_class is None and hosted and not tools:
             turn_class = "auxiliary"
         return turn_context(
             self.headers,
-            session=_metadata_session(self.fields.object("metadata")),
+            session=asked.session,
             turn_class=turn_class,
-            hints=extensions.hints,
-            cache_salt=extensions.cache_salt,
+            hints=asked.extensions.hints,
+            cache_salt=asked.extensions.cache_salt,
             limit=self.limits.header_chars,
         )
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from turnwire.protocols.context import dispatch_opt_in, turn_context
+from turnwire.protocols.context import AgentHints, dispatch_opt_in, turn_context
 from turnwire.protocols.fields.body import any_value, elements, first_byte, invalid
 from turnwire.protocols.fields.decoded import DecodedParts, PartNote, PartReader
 from turnwire.protocols.fields.extensions import Extensions, read_extensions
@@ -22,14 +22,24 @@ from turnwire.protocols.fields.table import RESPONSES
 from turnwire.protocols.hosted.offer import NOTHING, HostedOffer
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.responses.compaction.summary import summary_request
-from turnwire.protocols.responses.echo import Echo, echoed_fields, echoed_tools
+from turnwire.protocols.responses.echo import Echo, EchoedFields, echoed_fields, echoed_tools
 from turnwire.protocols.responses.request.choice import read_tool_choice
 from turnwire.protocols.responses.request.items import DecodedItem, decode_item, read_item
 from turnwire.protocols.responses.request.walk import ItemWalk
 from turnwire.protocols.responses.stored import Stored
 from turnwire.protocols.responses.tools import Toolbox
 from turnwire.protocols.wire import Inbound, TurnFailure
-from turnwire.turns import Conversation, HostedUse, Message, OutputFormat, TextBlock, Thinking, TurnContext
+from turnwire.turns import (
+    Conversation,
+    HostedUse,
+    Message,
+    OutputFormat,
+    Sampling,
+    TextBlock,
+    Thinking,
+    ToolChoice,
+    TurnContext,
+)
 
 __all__ = ["RequestBody", "decode", "decode_request", "is_codex", "read_request"]
 
@@ -44,6 +54,8 @@ INCLUDABLE = frozenset(
 """What a client may ask to be included; results of tools that the gateway runs always are."""
 
 PRIORITY_OF_TIER = {"priority": 1, "fast": 1, "flex": -1}
+
+_PARTS = frozenset({"client_metadata", "input", "tools"})
 
 
 class RequestBody(msgspec.Struct, frozen=True):
@@ -94,7 +106,6 @@ def decode_request(
 ) -> Inbound[Echo]:
     """The same for a body that was read before; `stored` holds what its references name."""
     fields = request.fields
-    model = fields.model()
     earlier = _earlier(request, stored)
     toolbox, tools = _tools(fields, request.cache, offer)
     walk = ItemWalk(toolbox, fields.notes)
@@ -104,60 +115,110 @@ def decode_request(
     walk.walk([read_item(item) for item in earlier], "previous")
     walk.walk(items, "input")
     messages = walk.close()
-    instructions = _instructions(fields)
-    if instructions:
-        messages = (Message(role="developer", blocks=(TextBlock(text=instructions),)), *messages)
-    choice = read_tool_choice(fields, toolbox)
+    asked = fields.settings(request.cache, "responses", _PARTS, lambda: _settings(fields))
+    extensions = asked.extensions
+    choice = read_tool_choice(fields, toolbox) if asked.choice is None else asked.choice
     if not toolbox.client_search and any(tool.deferred for tool in toolbox.tools):
         toolbox.load_all()
-    extensions = read_extensions(fields)
-    sampling = read_sampling(fields, max_tokens=fields.whole("max_output_tokens", 1), stop=fields.stops("stop"))
+    metadata = fields.object("client_metadata") or {}
     conversation = Conversation(
-        model=model,
-        messages=messages,
+        model=asked.model,
+        messages=(*asked.opening, *messages),
         tools=tuple(toolbox.tools),
         tool_choice=choice,
-        sampling=extensions.sampling(sampling),
-        thinking=extensions.thinking(_thinking(fields)),
-        format=_format(fields),
-        template_args=fields.object("chat_template_kwargs") or {},
-        context=_context(fields, headers, extensions),
+        sampling=asked.sampling,
+        thinking=asked.thinking,
+        format=asked.format,
+        template_args=asked.template_args,
+        context=_context(asked, headers, metadata, fields.limits.header_chars),
     )
     if walk.compaction_requested:
         conversation = summary_request(conversation)
-    fields.metadata("metadata")
-    fields.object("stream_options")
     echo = Echo(
-        fields=echoed_fields(fields, tools),
+        fields=asked.echoed.around(tools),
         toolbox=toolbox,
-        summaries=(fields.object("reasoning") or {}).get("summary") != "none",
-        store=fields.flag("store", default=True),
-        background=fields.flag("background"),
+        summaries=asked.summaries,
+        store=asked.store,
+        background=asked.background,
         previous_response_id=request.previous_response_id,
         input_items=[item.item for item in items],
         compaction=walk.compaction_requested,
-        codex=is_codex(headers, fields.object("client_metadata")),
-        stateless=_wants_seals(fields),
+        codex=is_codex(headers, metadata),
+        stateless=asked.stateless,
     )
     if echo.codex and _is_generic(toolbox):
         fields.notes.add("codex.generic_metadata", "Codex does not know this model and leaves out apply_patch")
     stated = dispatch_opt_in(headers)
     return Inbound(
         conversation=conversation,
-        stream=fields.flag("stream"),
-        notes=fields.finish(),
+        stream=asked.stream,
+        notes=fields.notes.all(),
         dispatch=stated if stated is not None or not isinstance(extensions.dispatch, bool) else extensions.dispatch,
         echo=echo,
-        hosted=_uses(fields, toolbox),
+        hosted=_uses(asked.most_calls, toolbox),
         report=extensions.report,
         annotations=extensions.annotations,
+        previous_turn=asked.previous_turn,
+    )
+
+
+class _Settings(msgspec.Struct, frozen=True):
+    """What a request says beside its input and its tools. `opening` are its instructions as a message; `choice` is None
+    where it depends on the tools; `stateless` and `summaries` are what it wants of reasoning, `previous_turn` is the
+    turn that it wants to be compared with."""
+
+    model: str
+    opening: tuple[Message, ...]
+    choice: ToolChoice | None
+    extensions: Extensions
+    hints: AgentHints
+    session: str | None
+    sampling: Sampling
+    thinking: Thinking
+    format: OutputFormat | None
+    template_args: dict[str, Any]
+    echoed: EchoedFields
+    summaries: bool
+    store: bool
+    background: bool
+    stateless: bool
+    stream: bool
+    most_calls: int | None
+    previous_turn: str | None
+
+
+def _settings(fields: Fields) -> _Settings:
+    model, instructions = fields.model(), _instructions(fields)
+    opening = (Message(role="developer", blocks=(TextBlock(text=instructions),)),) if instructions else ()
+    several = fields.flag("parallel_tool_calls", default=True)
+    extensions = read_extensions(fields)
+    sampling = read_sampling(fields, max_tokens=fields.whole("max_output_tokens", 1), stop=fields.stops("stop"))
+    fields.metadata("metadata")
+    fields.object("stream_options")
+    return _Settings(
+        model=model,
+        opening=opening,
+        choice=None if fields.has("tool_choice") else ToolChoice(parallel=several),
+        extensions=extensions,
+        hints=_hints(fields, extensions),
+        session=fields.text("prompt_cache_key") or None,
+        sampling=extensions.sampling(sampling),
+        thinking=extensions.thinking(_thinking(fields)),
+        format=_format(fields),
+        template_args=fields.object("chat_template_kwargs") or {},
+        echoed=echoed_fields(fields),
+        summaries=(fields.object("reasoning") or {}).get("summary") != "none",
+        store=fields.flag("store", default=True),
+        background=fields.flag("background"),
+        stateless=_wants_seals(fields),
+        stream=fields.flag("stream"),
+        most_calls=fields.whole("max_tool_calls", 1),
         previous_turn=_compared_with(fields),
     )
 
 
-def _uses(fields: Fields, toolbox: Toolbox) -> Mapping[str, HostedUse]:
+def _uses(most: int | None, toolbox: Toolbox) -> Mapping[str, HostedUse]:
     """How the tools are used that the gateway runs, and how often at most."""
-    most = fields.whole("max_tool_calls", 1)
     if most is None:
         return toolbox.hosted
     return {name: msgspec.structs.replace(use, most=most) for name, use in toolbox.hosted.items()}
@@ -322,21 +383,22 @@ def _format(fields: Fields) -> OutputFormat | None:
     )
 
 
-def _context(fields: Fields, headers: Mapping[str, str], extensions: Extensions) -> TurnContext:
-    metadata = fields.object("client_metadata") or {}
-    said = {key.lower(): value for key, value in metadata.items() if isinstance(value, str)}
-    # Codex repeats its headers in client_metadata; on a WebSocket only the latter is fresh.
-    merged = {**headers, **{name: value for name, value in said.items() if name.startswith("x-codex-") and value}}
-    for header, field in (("session-id", "session_id"), ("thread-id", "thread_id")):
-        if said.get(field):
-            merged[header] = said[field]
+def _hints(fields: Fields, extensions: Extensions) -> AgentHints:
+    """The hints, with the priority of the service tier unless they have one."""
     hints = extensions.hints
     if hints.priority is None and (urgent := PRIORITY_OF_TIER.get(str(fields.value("service_tier")))) is not None:
-        hints = msgspec.structs.replace(hints, priority=urgent)
+        return msgspec.structs.replace(hints, priority=urgent)
+    return hints
+
+
+def _context(asked: _Settings, headers: Mapping[str, str], metadata: Mapping[str, Any], limit: int) -> TurnContext:
+    if metadata:
+        said = {key.lower(): value for key, value in metadata.items() if isinstance(value, str)}
+        # Codex repeats its headers in client_metadata; on a WebSocket only the latter is fresh.
+        headers = {**headers, **{name: value for name, value in said.items() if name.startswith("x-codex-") and value}}
+        for header, field in (("session-id", "session_id"), ("thread-id", "thread_id")):
+            if said.get(field):
+                headers[header] = said[field]
     return turn_context(
-        merged,
-        session=fields.text("prompt_cache_key") or None,
-        hints=hints,
-        cache_salt=extensions.cache_salt,
-        limit=fields.limits.header_chars,
+        headers, session=asked.session, hints=asked.hints, cache_salt=asked.extensions.cache_salt, limit=limit
     )

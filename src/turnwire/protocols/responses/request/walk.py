@@ -52,8 +52,10 @@ class ItemWalk:
                 case "hosted":
                     self._ran(item)
                 case "bare":
-                    self._end_round()
-                    self._end_results()
+                    if self._hosted:
+                        self._end_round()
+                    if self._results:
+                        self._end_results()
                     self._places.append(len(self._assistant))
                 case "call":
                     shown = self._toolbox.name_of(item.name, item.namespace)
@@ -73,7 +75,8 @@ class ItemWalk:
     def close(self) -> tuple[Message, ...]:
         """The messages of the whole walk."""
         self._end_assistant()
-        self._end_results()
+        if self._results:
+            self._end_results()
         self._refuse_orphans()
 
         last = self.messages[-1] if self.messages else None
@@ -99,8 +102,10 @@ class ItemWalk:
     # ------------------------------------------------------------------------------------------------- the turns
 
     def _say(self, block: Block) -> None:
-        self._end_round()
-        self._end_results()
+        if self._hosted:
+            self._end_round()
+        if self._results:
+            self._end_results()
         self._assistant.append(block)
 
     def _ran(self, item: DecodedItem) -> None:
@@ -114,10 +119,9 @@ class ItemWalk:
         self._hosted.append(item.hosted.result)
 
     def _end_round(self) -> None:
-        if self._hosted:
-            answers, self._hosted = self._hosted, []
-            self._end_assistant()
-            self._results += answers
+        answers, self._hosted = self._hosted, []
+        self._end_assistant()
+        self._results += answers
 
     def _answer(self, item: DecodedItem) -> None:
         self._end_assistant()
@@ -149,11 +153,13 @@ class ItemWalk:
 
     def _add(self, role: Role, blocks: tuple[Block, ...]) -> None:
         self._end_assistant()
-        self._end_results()
+        if self._results:
+            self._end_results()
         self.messages.append(Message(role=role, blocks=blocks))
 
     def _end_assistant(self) -> None:
-        self._end_round()
+        if self._hosted:
+            self._end_round()
         if self._places:
             self._places = []
             self._notes.add("item.opaque", "a hosted call without its answer is not shown to the model")
@@ -162,6 +168,5 @@ class ItemWalk:
             self._assistant.clear()
 
     def _end_results(self) -> None:
-        if self._results:
-            self.messages.append(Message(role="user", blocks=tuple(self._results)))
-            self._results.clear()
+        self.messages.append(Message(role="user", blocks=tuple(self._results)))
+        self._results.clear()
