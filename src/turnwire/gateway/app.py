@@ -7,7 +7,7 @@ route, does not start.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
@@ -49,9 +49,10 @@ class FrontDoor:
         self._turns = turns
         self._rest = rest
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         endpoint = self._turns.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
-        await (endpoint or self._rest)(scope, receive, send)
+        # Not a coroutine of its own: it would lie around every turn for as long as the turn lives.
+        return (endpoint or self._rest)(scope, receive, send)
 
 
 def create_app(gateway: Gateway) -> ASGIApp:
