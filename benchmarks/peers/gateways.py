@@ -18,6 +18,7 @@ from benchmarks.peers.processes import Processes, free_port, free_ports, listens
 
 Command = list[str | Path]
 ENGINES = cache.ROOT / "benchmarks" / "engines"
+_HELLO = "/api/hello"
 
 
 @dataclass
@@ -34,6 +35,8 @@ class Gateway:
     processes: Processes = field(repr=False)
     small: bool = False
     """Whether one process of it does not carry 64 paced streams."""
+    probe: str = "/health"
+    """A path that it answers without asking anybody."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def turnwire(
     engine, port, processes = free_port(), free_port(), stage.processes()
     counters = completions_engine(name, stage, processes, engine, engines)
     pid = _serve(name, stage, processes, port, source, f"vllm:http://127.0.0.1:{engine}", flags)
-    return Gateway(name, "HTTP", commit(source), APIS, port, pid, counters, processes)
+    return Gateway(name, "HTTP", commit(source), APIS, port, pid, counters, processes, probe=_HELLO)
 
 
 def completions_engine(name: str, stage: Stage, processes: Processes, port: int, count: int = 1) -> Counters:
@@ -86,7 +89,7 @@ def turnwire_core(name: str, stage: Stage, source: Path = cache.ROOT, flags: tup
     handshake, port, processes = free_ports(3), free_port(), stage.processes()
     counter = scripted_core(name, stage, processes, handshake)
     pid = _serve(name, stage, processes, port, source, f"vllm-core:tcp://127.0.0.1:{handshake}", flags)
-    return Gateway(name, "engine core (ZMQ)", commit(source), APIS, port, pid, counter, processes)
+    return Gateway(name, "engine core (ZMQ)", commit(source), APIS, port, pid, counter, processes, probe=_HELLO)
 
 
 def vllm_rust(name: str, stage: Stage) -> Gateway:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -160,3 +161,25 @@ async def test_a_body_is_freed_a_few_pieces_at_a_time() -> None:
     for _ in range(3):
         await asyncio.sleep(0)
     assert chunks == []
+
+
+async def test_others_have_their_turn_while_a_body_is_sent_to_a_process_that_never_makes_it_wait() -> None:
+    sent: list[bytes] = []
+
+    async def drained() -> None:
+        return
+
+    writer: Any = SimpleNamespace(write=sent.append, drain=drained)
+    process = pool._Process(None, None, writer)  # type: ignore[arg-type]
+    seen: list[int] = []
+    loop = asyncio.get_running_loop()
+
+    def look() -> None:
+        seen.append(len(sent))
+        if len(seen) < 100:
+            loop.call_soon(look)
+
+    loop.call_soon(look)
+    await process.send(bytes(8 * pool._PIECE), *[bytes(pool._PIECE // 4)] * 32)
+    assert sum(map(len, sent)) == 16 * pool._PIECE
+    assert len(set(seen)) >= 15, "the loop went on after each piece"

@@ -245,6 +245,8 @@ class _Process:
                 held += min(len(part) - start, _PIECE)
                 if held >= _PIECE:
                     await self._writer.drain()
+                    # A process that reads as fast as it is sent to leaves nothing to wait for.
+                    await asyncio.sleep(0)
                     held = 0
         await self._writer.drain()
 
