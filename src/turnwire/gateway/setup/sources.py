@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -15,10 +16,14 @@ from turnwire.engines.embedded.on_disk import file_on_disk
 from turnwire.gateway.reference_process import questioned
 from turnwire.prompts.cache_bounds import CacheBounds
 from turnwire.prompts.prompt import Tokenizer
-from turnwire.prompts.tokenizers.load import TokenizerError, is_gguf, load_tokenizer, read_gguf
+from turnwire.prompts.tokenizers.load import HFTokenizer, TokenizerError, is_gguf, load_tokenizer, read_gguf
 from turnwire.prompts.tokenizers.part_cache import PrefixTokenizer
 
 __all__ = ["PromptSource", "SourceError", "find_source"]
+
+
+_loaded: WeakValueDictionary[bytes, HFTokenizer] = WeakValueDictionary()
+"""What models use already: those whose files are equal share one, since a vocabulary takes a hundred megabytes."""
 
 
 class SourceError(ValueError):
@@ -53,7 +58,8 @@ def find_source(
     else:
         folder = _folder(place)
         try:
-            own = PrefixTokenizer(load_tokenizer(folder, questioned=questioned), max_bytes=bounds.parts)
+            found = load_tokenizer(folder, questioned=questioned, known=_loaded)
+            own = PrefixTokenizer(found, max_bytes=bounds.parts)
             source = PromptSource(tokenizer=own, origin=place)
         except TokenizerError as error:
             raise SourceError(f"No tokenizer in {place}: {error}. Give one with --tokenizer.") from None

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
+from hashlib import file_digest
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -53,12 +54,17 @@ class _TokenizerConfig(msgspec.Struct):
 
 
 def load_tokenizer(
-    source: str | os.PathLike[str] | None = None, *, pattern: str | None = None, questioned: Questioned | None = None
+    source: str | os.PathLike[str] | None = None,
+    *,
+    pattern: str | None = None,
+    questioned: Questioned | None = None,
+    known: MutableMapping[bytes, HFTokenizer] | None = None,
 ) -> HFTokenizer:
     """The tokenizer at `source`: a `tokenizer.json`, `tekken.json`, `.tiktoken` or `.gguf` file, a folder that holds
     one, or a hub id such as `org/model`. None is the one that ships with Turnwire. `pattern` says how a `.tiktoken`
     file's text is split into words where its name does not. Where `questioned` is given, a faster library is held
-    against what it says of a large file, and the reference is read here only if it is needed."""
+    against what it says of a large file, and the reference is read here only if it is needed. `known` keeps what was
+    made of a `tokenizer.json` by the file's digest: an equal file is not read a second time."""
     if source is None:
         text = resources.files("turnwire.prompts").joinpath("data/turnwire-tokenizer.json").read_text(encoding="utf-8")
         return from_library(import_tokenizers().Tokenizer.from_str(text), name="turnwire")
@@ -67,7 +73,10 @@ def load_tokenizer(
         return _from_hub(str(source))
     if path.is_dir():
         path = _file_in(path)
-    found = _from_file(path, pattern, questioned)
+    if path.suffix == ".json" and known is not None:
+        found = _once(path, pattern, questioned, known)
+    else:
+        found = _from_file(path, pattern, questioned)
     found.prepare()
     return found
 
@@ -107,8 +116,27 @@ def evidence_in(path: Path) -> Evidence:
     return evidence_of(_reference(path))
 
 
+def _once(
+    path: Path, pattern: str | None, questioned: Questioned | None, known: MutableMapping[bytes, HFTokenizer]
+) -> HFTokenizer:
+    try:
+        with path.open("rb") as file:
+            digest = file_digest(file, "blake2b").digest()
+    except OSError as error:
+        raise TokenizerError(f"{path}: {error.strerror or error}") from None
+    found = known.get(digest)
+    if found is not None:
+        return found.called(_name(path))
+    found = known[digest] = _from_file(path, pattern, questioned)
+    return found
+
+
+def _name(path: Path) -> str:
+    return path.parent.name or path.name
+
+
 def _from_file(path: Path, pattern: str | None, questioned: Questioned | None) -> HFTokenizer:
-    name = path.parent.name or path.name
+    name = _name(path)
     if is_gguf(path):
         try:
             return from_library(from_gguf_metadata(read_gguf(path).metadata), name=name)
