@@ -5,8 +5,8 @@
 A process of its own makes a small request over one connection, every two milliseconds, first alone and then while the
 bodies are sent and answered. It is one that a gateway answers by itself: /health, but of Turnwire, whose /health asks
 the engine, /api/hello. An event loop that is held by a body answers late. The quiet figure is what the machine itself
-does to such a probe; the busy one is what the gateway's process worked at most while one probe waited, so that other
-work on the machine does not count. The kernel brings that account up to date every few milliseconds only.
+does to such a probe. The step is the longest that Turnwire's loop itself worked meanwhile before others had their turn,
+in CPU time, so that other work on the machine does not count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection
 from benchmarks.load.client import head
 from benchmarks.load.requests import PATHS, Api, Said, body
 from benchmarks.measure.session import Session, options
-from benchmarks.measure.usage import cpu_seconds, process_seconds
+from benchmarks.measure.usage import cpu_seconds
 from benchmarks.peers.gateways import Gateway
 
 QUIET_SECONDS = 2.0
@@ -37,24 +37,26 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--megabytes", type=int, default=30)
     chosen = parser.parse_args(arguments)
     case = f"{chosen.bodies} bodies of {chosen.megabytes} MB"
-    with Session("loop_pauses", chosen) as session:
+    with Session("loop_pauses", chosen, watched=True) as session:
         for _, api, gateway in session.turns(heavy=True):
-            quiet, _ = _waits(gateway, partial(time.sleep, QUIET_SECONDS))
+            quiet = _waits(gateway, partial(time.sleep, QUIET_SECONDS))
             request = _large(api, chosen.megabytes)
             answers: list[bytes] = []
             before = cpu_seconds(gateway.pid)
-            waits, work = _waits(gateway, partial(_send, gateway, api, request, chosen.bodies, answers))
+            if gateway.steps is not None:
+                gateway.steps.longest = 0.0
+            busy = _waits(gateway, partial(_send, gateway, api, request, chosen.bodies, answers))
+            step = {} if gateway.steps is None else {"step_ms": gateway.steps.longest * 1e3}
             session.add(
                 gateway,
                 api,
                 case,
-                most_ms=waits[-1] * 1e3,
-                p99_ms=waits[int(len(waits) * 0.99)] * 1e3,
+                most_ms=busy[-1] * 1e3,
+                p99_ms=busy[int(len(busy) * 0.99)] * 1e3,
                 quiet_most_ms=quiet[-1] * 1e3,
-                busy_ms=work[-1] * 1e3,
-                busy_p99_ms=work[int(len(work) * 0.99)] * 1e3,
                 cpu_s=cpu_seconds(gateway.pid) - before,
                 answered=float(sum(answer.startswith(b"HTTP/1.1 ") for answer in answers)),
+                **step,
             )
         session.finish("most_ms", "ms that the slowest probe waited")
 
@@ -92,35 +94,31 @@ def _send(gateway: Gateway, api: Api, request: bytes, bodies: int, answers: list
         thread.join()
 
 
-def _waits(gateway: Gateway, work: Callable[[], None]) -> tuple[list[float], list[float]]:
-    """What each probe waited for while `work` went on, and what the gateway worked meanwhile; both sorted."""
+def _waits(gateway: Gateway, work: Callable[[], None]) -> list[float]:
+    """What each probe waited for while `work` went on, sorted."""
     ours, theirs = multiprocessing.Pipe()
-    probe = multiprocessing.Process(target=_probe, args=(gateway.port, gateway.probe, gateway.pid, theirs))
+    probe = multiprocessing.Process(target=_probe, args=(gateway.port, gateway.probe, theirs))
     probe.start()
     theirs.close()
     try:
         ours.recv()
         work()
         ours.send(None)
-        waits: list[float]
-        busy: list[float]
-        waits, busy = ours.recv()
+        waits: list[float] = ours.recv()
     finally:
         probe.join()
-    return sorted(waits), sorted(busy)
+    return sorted(waits)
 
 
-def _probe(port: int, path: str, pid: int, pipe: Connection) -> None:
+def _probe(port: int, path: str, pipe: Connection) -> None:
     waits: list[float] = []
-    busy: list[float] = []
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     pipe.send(None)
     while not pipe.poll():
-        before, started = process_seconds(pid), time.perf_counter()
+        started = time.perf_counter()
         connection.request("GET", path)
         connection.getresponse().read()
         waits.append(time.perf_counter() - started)
-        busy.append(process_seconds(pid) - before)
         time.sleep(EVERY)
     connection.close()
-    pipe.send((waits, busy))
+    pipe.send(waits)

@@ -54,9 +54,11 @@ def options(about: str | None, rounds: int, *, light: bool = False) -> argparse.
 
 
 class Session:
-    """The gateways of a run and what was measured of them."""
+    """The gateways of a run and what was measured of them; `watched`: with a clock in Turnwire's event loop."""
 
-    def __init__(self, command: str, chosen: argparse.Namespace, starts: Starts | None = None) -> None:
+    def __init__(
+        self, command: str, chosen: argparse.Namespace, starts: Starts | None = None, *, watched: bool = False
+    ) -> None:
         self.rounds: int = chosen.rounds
         self.apis: tuple[Api, ...] = tuple(api for api in APIS if api in chosen.apis.split(","))
         self._command = command
@@ -69,6 +71,7 @@ class Session:
             os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))
             self._machine["scheduler"] = "realtime"
         self._starts = _starts(chosen) if starts is None else starts
+        self._watched = watched
         self._cells: dict[tuple[str, str, str], Cell] = {}
         self._stack = ExitStack()
         self.gateways: list[Gateway] = []
@@ -79,7 +82,7 @@ class Session:
         write_playbook(self.scratch / "playbook", model / "tokenizer.json", SCRIPTS)
         self.playbook = Playbook(self.scratch / "playbook")
         self.playbook.play("short", 0)
-        stage = gateways.Stage(self.playbook.folder, self.scratch)
+        stage = gateways.Stage(self.playbook.folder, self.scratch, self._watched)
         self._stack.callback(stage.stop)
         signal.signal(signal.SIGTERM, _leave)
         try:

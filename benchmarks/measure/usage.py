@@ -27,16 +27,11 @@ def cpu_seconds(pid: int) -> float:
     total = 0.0
     for each in tree(pid):
         try:
-            total += process_seconds(each)
+            # The CPU clock of another process, as clock_getcpuclockid(3) numbers it.
+            total += time.clock_gettime(~each << 3 | 2)
         except OSError:
             continue
     return total
-
-
-def process_seconds(pid: int) -> float:
-    """The CPU time of a process without its children."""
-    # The CPU clock of another process, as clock_getcpuclockid(3) numbers it.
-    return time.clock_gettime(~pid << 3 | 2)
 
 
 def rss_mib(pid: int) -> float:

@@ -5,6 +5,7 @@ Promise: every one of them serves the same model folder and is answered from the
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.engines.playbook import Counter, Counters
 from benchmarks.load.requests import APIS, MODEL, Api
+from benchmarks.measure.steps import Steps
 from benchmarks.measure.versions import commit
 from benchmarks.peers import cache
 from benchmarks.peers.processes import Processes, free_port, free_ports, listens, serves
@@ -35,16 +37,20 @@ class Gateway:
     processes: Processes = field(repr=False)
     small: bool = False
     """Whether one process of it does not carry 64 paced streams."""
+    steps: Steps | None = None
+    """The clock in its event loop, where it has one."""
     probe: str = "/health"
     """A path that it answers without asking anybody."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Where gateways are started: the playbook, and a folder for logs and counters."""
+    """Where gateways are started: the playbook, and a folder for logs and counters. `watched`: Turnwire has a clock in
+    its event loop, which costs some CPU time."""
 
     playbook: Path
     scratch: Path
+    watched: bool = False
     started: list[Processes] = field(default_factory=list)
 
     def processes(self) -> Processes:
@@ -56,6 +62,13 @@ class Stage:
         """End everything that was started here."""
         for processes in self.started:
             processes.stop()
+
+    def steps(self, name: str) -> Steps | None:
+        """The clock of a gateway."""
+        return Steps(self.steps_file(name)) if self.watched else None
+
+    def steps_file(self, name: str) -> Path:
+        return self.scratch / f"{name}.steps"
 
     def counter(self, name: str) -> tuple[Path, Counter]:
         file = self.scratch / f"{name}.count"
@@ -69,7 +82,9 @@ def turnwire(
     engine, port, processes = free_port(), free_port(), stage.processes()
     counters = completions_engine(name, stage, processes, engine, engines)
     pid = _serve(name, stage, processes, port, source, f"vllm:http://127.0.0.1:{engine}", flags)
-    return Gateway(name, "HTTP", commit(source), APIS, port, pid, counters, processes, probe=_HELLO)
+    return Gateway(
+        name, "HTTP", commit(source), APIS, port, pid, counters, processes, steps=stage.steps(name), probe=_HELLO
+    )
 
 
 def completions_engine(name: str, stage: Stage, processes: Processes, port: int, count: int = 1) -> Counters:
@@ -89,7 +104,8 @@ def turnwire_core(name: str, stage: Stage, source: Path = cache.ROOT, flags: tup
     handshake, port, processes = free_ports(3), free_port(), stage.processes()
     counter = scripted_core(name, stage, processes, handshake)
     pid = _serve(name, stage, processes, port, source, f"vllm-core:tcp://127.0.0.1:{handshake}", flags)
-    return Gateway(name, "engine core (ZMQ)", commit(source), APIS, port, pid, counter, processes, probe=_HELLO)
+    wire, steps = "engine core (ZMQ)", stage.steps(name)
+    return Gateway(name, wire, commit(source), APIS, port, pid, counter, processes, steps=steps, probe=_HELLO)
 
 
 def vllm_rust(name: str, stage: Stage) -> Gateway:
@@ -198,10 +214,12 @@ def _serve(
     model = cache.model()
     home = stage.scratch / f"{name}-home"
     home.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "turnwire.cli.main", "serve", "--port", str(port), "--engine", engine]
+    run = ["benchmarks.measure.steps", str(stage.steps_file(name))] if stage.watched else ["turnwire.cli.main"]
+    command = [sys.executable, "-m", *run, "serve", "--port", str(port), "--engine", engine]
     command += ["--alias", MODEL, "--tokenizer", str(model / "tokenizer.json")]
     command += ["--template", str(model / "template.jinja"), "--dialect", "hermes", "--log-level", "warning", *flags]
-    environment = {"PYTHONPATH": str(source / "src"), "HOME": str(home), "TURNWIRE_CONCURRENCY": "2048"}
+    path = os.pathsep.join([str(source / "src"), *([str(cache.ROOT)] if stage.watched else [])])
+    environment = {"PYTHONPATH": path, "HOME": str(home), "TURNWIRE_CONCURRENCY": "2048"}
     pid = processes.start(name, command, environment)
     processes.wait(serves(port, MODEL))
     return pid

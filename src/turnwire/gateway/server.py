@@ -38,8 +38,9 @@ __all__ = ["GatewayServer", "run", "server_config"]
 
 log = logging.getLogger("turnwire.server")
 
-_YOUNG = 10_000
-"""New objects after which the collector looks for cycles among them: a turn makes some thousand, and few in cycles."""
+_YOUNG = 5_000
+"""New objects after which the collector looks for cycles among them. A turn makes some thousand, few of them in cycles;
+to look at twice as many takes longer than the event loop may be held."""
 
 
 class StartInterrupted(Exception):
