@@ -213,6 +213,27 @@ def test_wrong_input_is_answered_with_what_to_change(listing, tmp_path, monkeypa
     assert "Traceback" not in result.output
 
 
+@pytest.mark.parametrize("option", ["--url", "--url=x", "--key", "--home", "--fresh"])
+def test_an_option_after_the_client_is_told_where_it_belongs(tmp_path, monkeypatch, option):
+    client = tmp_path / "claude"
+    client.write_text("#!/bin/sh\n")
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    result = run("claude", option, "x")
+    assert result.exit_code == 2
+    assert f"{option.partition('=')[0]} is an option of launch: put it before claude" in result.output
+
+
+def test_what_follows_two_dashes_is_the_clients_own(listing, tmp_path, monkeypatch):
+    client, seen = tmp_path / "pi", tmp_path / "seen"
+    client.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {seen}\n')
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    result = run("--url", listing, "--key", "right", "pi", "--", "--url", "x")
+    assert result.exit_code == 0, result.output
+    assert seen.read_text().endswith("--url\nx\n")
+
+
 def test_another_server_is_told_from_a_gateway(listing, monkeypatch):
     monkeypatch.setitem(MODELS, "data", [{"id": "m", "owned_by": "vllm"}])
     result = run("--url", listing, "--key", "right", "claude")

@@ -45,6 +45,9 @@ _OPTIONS = (
     click.option("--fresh", is_flag=True, help="Leave your own configuration out; nothing is kept."),
 )
 
+_BEFORE_CLIENT = ("--url", "--key", "--home", "--fresh")
+"""What no client takes as its first argument, so that it was meant for this command."""
+
 
 def client_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of every command that runs a client."""
@@ -76,6 +79,10 @@ def launch(
     Where the client can be led that way, your own configuration of it stays in force: MCP servers, hooks, history and
     sessions. --fresh and --home keep a run apart.
     """
+    misplaced = arguments[0].partition("=")[0] if arguments else ""
+    if misplaced in _BEFORE_CLIENT:
+        told = f"{misplaced} is an option of launch: put it before {client}, or -- before what {client} is to get."
+        raise click.UsageError(told)
     harness = HARNESSES[client]
     try:
         found, models = gateway_with_models(url, key or "local")
