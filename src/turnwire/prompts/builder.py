@@ -40,6 +40,7 @@ _THOUGHT_MARKS = ("<think>", "</think>")  # those that templates read out of an 
 _encode = msgspec.msgpack.Encoder().encode
 _MOST_TOOL_SETS = 256
 _BLOCKS = attrgetter("blocks")
+_CONTROL = attrgetter("control")
 
 
 class PromptBuilder:
@@ -81,7 +82,7 @@ class PromptBuilder:
         self.messages = MessageCache(watched, max_bytes=self.bounds.messages)
         self.renderings = RenderingCache(self.bounds.renderings)
         self.assembled = AssembledPromptCache(self.bounds.prompts)
-        self.plain_answers = PlainAnswers()
+        self.plain_answers = PlainAnswers(tokenizer, self.end_tokens)
         self._tool_sets: dict[bytes, bool] = {}
 
     def build(self, conversation: Conversation, recall: Recall | None = None) -> Prompt:
@@ -114,7 +115,7 @@ class PromptBuilder:
         if stable.tools and not self.traits.tools:
             notes.append(noted("tools.unseen"))
         messages = _without_thoughts(stable.messages, plan.bare)
-        known = [self.messages.get(message) for message in messages]
+        known = self.messages.all(messages)
         offered = tool_set(stable.tools)
         shown = self._shown(messages, known, stable.tools, offered, plan, begun)
         draft = Draft(self, messages, stable.tools, offered, known, shown, plan, notes)
@@ -127,7 +128,7 @@ class PromptBuilder:
         messages = stable.messages
         if all(map(_BLOCKS, messages)):
             return stable
-        known = [self.messages.get(message) for message in messages]
+        known = self.messages.all(messages)
         history = History(messages, [k.digest for k in known], [k.said for k in known], tool_set(stable.tools))
         kept: list[Message] = []
         for position, message in enumerate(messages):
@@ -161,7 +162,7 @@ class PromptBuilder:
         """What the template is given: the conversation, with marks wherever its content could become control."""
         control = self.control
         found = self.content_control != "allow" and (
-            any(each.control for each in known)
+            any(map(_CONTROL, known))
             or self._tools_hold_control(tools, offered)
             or control.in_value(plan.args)
             or (begun is not None and control.in_text(begun))

@@ -6,7 +6,7 @@ threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from threading import Lock
 
@@ -61,6 +61,11 @@ class MessageCache:
             if self._bytes > self._half:
                 self._old, self._young, self._bytes = self._young, {}, 0
         return known
+
+    def all(self, messages: Sequence[Message]) -> list[KnownMessage]:
+        """The same for many messages, of which nearly all are known."""
+        found = list(map(self._young.get, messages))
+        return [known or self.get(message) for known, message in zip(found, messages, strict=True)]
 
     def unseen(self, messages: Iterable[Message], most: int) -> int:
         """Roughly the bytes of the messages that were not seen before, counted until they are more than `most`."""

@@ -141,17 +141,17 @@ def _selected(
 ) -> tuple[frozenset[int], frozenset[int]]:
     start = loop_start(messages)
     turns = [position for position, message in enumerate(messages) if message.role == "assistant"]
-    thoughtful = [position for position in turns if _has_thought(messages[position])]
     running = {position for position in turns if position >= start}
+    settled = not traits.thinks or _keeps(traits)
+    if history == "model" and settled and not traits.tools_follow_last_user:
+        return frozenset(turns), frozenset()
+    thoughtful = [position for position in turns if ReasoningBlock in map(type, messages[position].blocks)]
     if history == "keep":
         bare = set(thoughtful[: max(len(thoughtful) - keep_turns, 0)]) - running if keep_turns is not None else set()
         return frozenset(turns) - bare, frozenset(bare)
     if history == "drop":
         bare = {position for position in thoughtful if position < start}
         return frozenset(running), frozenset(bare)
-    settled = not traits.thinks or _keeps(traits)
-    if settled and not traits.tools_follow_last_user:
-        return frozenset(turns), frozenset()
     if not thinking and not traits.tools_follow_last_user:
         # Turns without thoughts lose nothing by the template's rule, so their exact form can stay.
         return frozenset(set(turns) - (set(thoughtful) - running)), frozenset()
@@ -161,7 +161,3 @@ def _selected(
 def _keeps(traits: TemplateTraits) -> bool:
     """Whether thoughts stay when the next user message comes; some templates never show those of plain answers."""
     return "tool_before" in traits.kept
-
-
-def _has_thought(message: Message) -> bool:
-    return ReasoningBlock in map(type, message.blocks)

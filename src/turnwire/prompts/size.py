@@ -108,6 +108,9 @@ def _texts(conversation: Conversation) -> Iterator[str]:
         if message.role == "assistant":
             continue
         for block in message.blocks:
-            for part in block.content if isinstance(block, ToolResultBlock) else (block,):
-                if isinstance(part, TextBlock):
-                    yield part.text
+            if type(block) is TextBlock:
+                yield block.text
+            elif type(block) is ToolResultBlock:
+                for part in block.content:
+                    if type(part) is TextBlock:
+                        yield part.text

@@ -83,10 +83,10 @@ def _is_stable(conversation: Conversation, options: StabilityOptions) -> bool:
             first = blocks[0]
             if len(blocks) > 1 or role == "developer":
                 return False
-            if isinstance(first, TextBlock):
+            if type(first) is TextBlock:
                 if not first.text or (role != "user" and (before or without_billing(first.text) != first.text)):
                     return False
-            elif not isinstance(first, ToolResultBlock) or first.references or role != "user":
+            elif type(first) is not ToolResultBlock or first.references or role != "user":
                 return False
         before = role
     return not options.canonical_tools and not any(tool.deferred for tool in conversation.tools)

@@ -187,11 +187,12 @@ class HTTPEngine(ABC):
     def _request(self, call: Call, request_id: str) -> bytes:
         """The bytes of a request for a streaming answer."""
         body = msgspec.json.encode(call.body)
-        own = "".join(f"{name}: {value}\r\n" for name, value in self._headers().items())
+        own = "".join([f"{name}: {value}\r\n" for name, value in self._headers().items()])
+        name = request_id if request_id.isascii() and request_id.isalnum() else quote(request_id)
         head = (
             f"POST {self._address.prefix}{call.path} HTTP/1.1\r\nHost: {self._address.authority}\r\n"
             "Content-Type: application/json\r\nAccept: text/event-stream\r\nAccept-Encoding: identity\r\n"
-            f"{own}X-Request-Id: {quote(request_id)}\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"{own}X-Request-Id: {name}\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         return head.encode("latin-1", "replace") + body
 

@@ -87,7 +87,7 @@ class Router:
         come last; each runs at most `limit` turns. One that the client names is waited for while it takes turns."""
         admitting = [worker for worker in workers if worker.admits(now)]
         named = request.hints.worker
-        wanted = [worker for worker in admitting if named is not None and worker_number(worker.name) == named]
+        wanted = [] if named is None else [worker for worker in admitting if worker_number(worker.name) == named]
         shown = _least_doubted(wanted or admitting, tried, limit)
         if not any(worker.active < limit for worker in shown):
             return None
@@ -172,6 +172,8 @@ class Router:
 
 def _least_doubted(workers: Sequence[Worker], tried: set[Worker], limit: int) -> list[Worker]:
     """The workers nobody has less reason to doubt than, of those that have room; the others of that kind with them."""
+    if len(workers) == 1:
+        return list(workers) if workers[0].active < limit else []
     doubts = [(worker.state != "healthy") + 2 * (worker in tried) for worker in workers]
     least = min((doubt for worker, doubt in zip(workers, doubts, strict=True) if worker.active < limit), default=None)
     return [worker for worker, doubt in zip(workers, doubts, strict=True) if doubt == least]

@@ -25,6 +25,8 @@ _ZSTD_SLICE = 512
 
 def expand(body: bytes, encoding: str, limit: int) -> bytes:
     """The body that a `Content-Encoding` header describes. Several encodings are undone last first."""
+    if not encoding:
+        return body
     layers = [name for part in encoding.lower().split(",") if (name := part.strip()) not in ("", "identity")]
     if len(layers) > _MAX_LAYERS:
         raise TurnFailure("invalid_request", f"content-encoding: at most {_MAX_LAYERS} encodings", code="bad_encoding")

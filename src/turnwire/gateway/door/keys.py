@@ -178,6 +178,8 @@ class Keyring:
 
 def holder(keys: Keyring, headers: Mapping[str, str]) -> Key:
     """The key that a request carries; TurnFailure where it carries none, or one that is unknown or over."""
+    if not keys:
+        return ANONYMOUS
     secret = presented(headers)
     key = keys.find(secret)
     if key is None:

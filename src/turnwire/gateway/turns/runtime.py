@@ -109,7 +109,8 @@ class ModelRuntime:
         # How the engine gets images beside the prompts that are written here; None: it gets none.
         self.images = images
         self.profile = profile
-        self._sampling = sampling or (profile.sampling if profile else Sampling())
+        own = sampling or (profile.sampling if profile else Sampling())
+        self._defaults = {field: value for field in _DEFAULTS if (value := getattr(own, field)) is not None}
         self._sealer = sealer
         self._store = store
         self._sessions = sessions
@@ -332,11 +333,7 @@ class ModelRuntime:
 
     def defaults_under(self, sampling: Sampling) -> Sampling:
         """The request's wishes over the model's defaults."""
-        missing = {
-            field: value
-            for field in _DEFAULTS
-            if getattr(sampling, field) is None and (value := getattr(self._sampling, field)) is not None
-        }
+        missing = {field: value for field, value in self._defaults.items() if getattr(sampling, field) is None}
         return msgspec.structs.replace(sampling, **missing) if missing else sampling
 
 

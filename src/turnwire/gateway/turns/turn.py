@@ -532,8 +532,7 @@ class Turn:
         """Open the answer; what it begins with goes out with the first of the output, if that is there."""
         self.opened = True
         self.sink.open()
-        steering = (self._first_call, self._stops, self.record.reply)
-        steered = any(each is not None for each in steering)
+        steered = not (self._first_call is None and self._stops is None and self.record.reply is None)
         if self._parser is not None and not steered:
             self._feed = self._parser.feed
         return self._head

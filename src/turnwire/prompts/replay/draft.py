@@ -441,8 +441,4 @@ def _as_tokenized(rendering: Rendering) -> TokenizedText:
 
 
 def _digest(*parts: bytes) -> bytes:
-    hashed = blake2b(digest_size=16)
-    for part in parts:
-        hashed.update(len(part).to_bytes(4, "little"))
-        hashed.update(part)
-    return hashed.digest()
+    return blake2b(_encode(parts), digest_size=16).digest()

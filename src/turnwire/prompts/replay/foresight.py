@@ -7,7 +7,7 @@ wrote, whatever the known habits of clients do to its arguments. Long turns are 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -32,32 +32,47 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class PlainAnswers:
-    """How one template writes answers that are text alone; found out once for each set of its switches. May be shared
-    by threads."""
+    """How one template writes answers that are text alone; found out once for each set of its switches, and so are the
+    ids of the texts that stand around answers. May be shared by threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, tokenizer: Tokenizer, end_tokens: Sequence[str]) -> None:
+        self._tokenizer = tokenizer
         self._after_thought: dict[bytes, str | None] = {}
         self._as_said: dict[bytes, bool] = {}
+        self._ids: dict[str, list[int]] = {}
+        spelled = [(token, tokenizer.encode(token)) for token in end_tokens]
+        self.ends = {ids[0]: token for token, ids in spelled if len(ids) == 1}
+        """The tokens that end a turn, by their ids."""
 
-    def after_thought(self, splicer: TemplateSplicer, traits: TemplateTraits, args: dict[str, Any]) -> str | None:
+    def ids_of(self, around: str) -> list[int]:
+        """The ids of what a template writes before or after an answer."""
+        ids = self._ids.get(around)
+        if ids is None:
+            ids = self._tokenizer.encode(around)
+            _keep(self._ids, around, ids)
+        return ids
+
+    def after_thought(
+        self, splicer: Callable[[], TemplateSplicer], traits: TemplateTraits, args: dict[str, Any]
+    ) -> str | None:
         """What comes between a thought and the text after it, None where that cannot be written."""
         key = _encode(sorted(args.items()))
         if key not in self._after_thought:
-            said = rewritten_on(splicer, traits, [TextBlock(text=_SAMPLE)], args, after_thought=True)
+            said = rewritten_on(splicer(), traits, [TextBlock(text=_SAMPLE)], args, after_thought=True)
             fits = said is not None and said.endswith(_SAMPLE)
             _keep(self._after_thought, key, said[: -len(_SAMPLE)] if fits and said is not None else None)
         return self._after_thought[key]
 
-    def as_said(self, splicer: TemplateSplicer, args: dict[str, Any]) -> bool:
+    def as_said(self, splicer: Callable[[], TemplateSplicer], args: dict[str, Any]) -> bool:
         """Whether an answer is written just as it was said."""
         key = _encode(sorted(args.items()))
         if key not in self._as_said:
             message = Message(role="assistant", blocks=(TextBlock(text=_SAMPLE),))
-            _keep(self._as_said, key, splicer.rewritten(message, args) == _SAMPLE)
+            _keep(self._as_said, key, splicer().rewritten(message, args) == _SAMPLE)
         return self._as_said[key]
 
 
-def _keep(known: dict[bytes, Any], key: bytes, value: Any) -> None:
+def _keep(known: dict[Any, Any], key: str | bytes, value: Any) -> None:
     if len(known) >= _MOST_SWITCHES:
         known.clear()
     known[key] = value
@@ -100,22 +115,22 @@ class Foresight(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """What the template writes of `rest` after a thought's closing mark."""
         if not rest or not all(isinstance(block, TextBlock) for block in rest):
             return rewritten_on(self._splicer(calls), self.traits, rest, self.args, after_thought=True)
-        gap = self.plain.after_thought(self._splicer(()), self.traits, self.args)
+        gap = self.plain.after_thought(self._splicer, self.traits, self.args)
         return None if gap is None else gap + Message(role="assistant", blocks=tuple(rest)).text
 
     def _whole(self, written: list[int], message: Message, turn_end: str) -> bool:
         """Whether the template's own rendering of the message, between its header and what follows, has these ids."""
-        if _is_running_text(message.blocks) and self.plain.as_said(self._splicer(()), self.args):
+        if _is_running_text(message.blocks) and self.plain.as_said(self._splicer, self.args):
             text: str | None = message.text
         else:
             calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
             text = self._splicer(calls).rewritten(message, self.args)
         if text is None or not turn_end or not self.tail:
             return False
-        encode = self.tokenizer.encode
-        return encode(self.tail + text + turn_end) == [*encode(self.tail), *written, *encode(turn_end)]
+        around = self.plain.ids_of
+        return self.tokenizer.encode(self.tail + text + turn_end) == [*around(self.tail), *written, *around(turn_end)]
 
-    def _splicer(self, calls: Sequence[ToolCallBlock]) -> TemplateSplicer:
+    def _splicer(self, calls: Sequence[ToolCallBlock] = ()) -> TemplateSplicer:
         """A splicer that shows no more than it must: neither the system text nor the tools that are not called."""
         if not calls:
             return TemplateSplicer(self.template, self.traits, (), (), [], self.end_tokens)
@@ -132,8 +147,8 @@ class Foresight(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def _without_end(self, ids: Sequence[int], turn_end: str) -> list[int]:
         """The ids without the end token that the template writes as well."""
         written = list(ids)
-        last = self.tokenizer.decode(written[-1:]) if written else ""
-        return written[:-1] if last in self.end_tokens and turn_end.startswith(last) else written
+        last = self.plain.ends.get(written[-1]) if written else None
+        return written[:-1] if last is not None and turn_end.startswith(last) else written
 
 
 def survives_clients(arguments: str, schema: Mapping[str, Any], *, as_text: bool) -> bool:

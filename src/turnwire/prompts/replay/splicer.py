@@ -56,7 +56,7 @@ class TemplateSplicer:
         self._names = CallNames(traits.call_ids)
         for message in messages:
             for block in message.blocks:
-                if isinstance(block, ToolCallBlock):
+                if type(block) is ToolCallBlock:
                     self._names.call(block)
 
     @property

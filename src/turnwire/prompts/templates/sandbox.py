@@ -123,6 +123,8 @@ def _tojson(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
+    if not (ensure_ascii or sort_keys) and indent is None and separators is None:
+        return _PLAIN_JSON.encode(value)
     return json.dumps(
         value,
         ensure_ascii=ensure_ascii,
@@ -138,6 +140,9 @@ def _listed(value: Any) -> Any:
     if isinstance(value, Iterator):
         return list(value)
     raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+_PLAIN_JSON = json.JSONEncoder(ensure_ascii=False, default=_listed)
 
 
 def _from_json(text: Any) -> Any:
