@@ -131,7 +131,7 @@ class Message(_Value, frozen=True, cache_hash=True):
     @property
     def text(self) -> str:
         """The message's text blocks joined; what a person would read."""
-        return "".join(block.text for block in self.blocks if isinstance(block, TextBlock))
+        return "".join([block.text for block in self.blocks if type(block) is TextBlock])
 
     @property
     def images(self) -> tuple[ImageBlock, ...]:

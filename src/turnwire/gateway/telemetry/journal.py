@@ -192,7 +192,10 @@ def sections_of(turn: TurnRecord[Any]) -> tuple[dict[str, int], tuple[tuple[str,
     last = ""
     for section in turn.prompt.sections:
         kind, size = section.kind, section.end - section.start
-        sizes[kind] = sizes.get(kind, 0) + size
+        if kind in sizes:
+            sizes[kind] += size
+        else:
+            sizes[kind] = size
         if kind == last or (last and kind == "frame"):
             counts[-1] += size
         elif size:

@@ -28,8 +28,8 @@ __all__ = ["Metrics"]
 
 _INSTANTS = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.1)
 _MOST_TENANTS = 100
-_MOST_TIMES = 128
-"""Times that wait to be taken over: enough for a scrape every few seconds, and for no more memory than this."""
+_MOST_TURNS = 256
+"""Turns whose times wait to be taken over where nobody reads."""
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
@@ -133,7 +133,9 @@ class Metrics:
         # By API, model, key, tenant and finish; the others by the labels of their metrics.
         self._ended: dict[tuple[str, str, str, str, str], _Ended] = {}
         self._routed: dict[tuple[str, str, str], int] = {}
-        self._times: list[tuple[Histogram, tuple[str, str], float]] = []
+        self._seconds: dict[tuple[str, str], list[float]] = {}
+        self._first_tokens: dict[tuple[str, str], list[float]] = {}
+        self._waiting = 0
         ProcessCollector(registry=registry)
         self.live = Gauge("turnwire_live_turns", "Turns running now.", registry=registry)
         self.waiting = Gauge("turnwire_waiting_turns", "Turns waiting for a worker.", ["model"], registry=registry)
@@ -192,9 +194,9 @@ class Metrics:
         ended.output += usage.output
         ended.reasoning += usage.reasoning
         ended.silence += summary.silence
-        self._times.append((self.turn_seconds, (summary.api, model), summary.seconds))
+        self._seconds.setdefault((summary.api, model), []).append(summary.seconds)
         if summary.first_token is not None:
-            self._times.append((self.first_token, (model, turn.continuity.state), summary.first_token))
+            self._first_tokens.setdefault((model, turn.continuity.state), []).append(summary.first_token)
         if summary.lost:
             self.wasted.labels(model, summary.cause).inc(summary.lost)
         if summary.failure is not None:
@@ -206,7 +208,8 @@ class Metrics:
             self.notes.labels(note.code).inc()
             if note.code.startswith("rescue."):
                 self.rescues.labels(model, note.code.removeprefix("rescue.")).inc()
-        if len(self._times) >= _MOST_TIMES:
+        self._waiting += 1
+        if self._waiting >= _MOST_TURNS:
             self._take_over()
 
     def _take_over(self) -> None:
@@ -222,11 +225,15 @@ class Metrics:
                 self.key_tokens.labels(key, kind).inc(count)
         for labels, count in self._routed.items():
             self.routes.labels(*labels).inc(count)
-        for histogram, names, seconds in self._times:
-            histogram.labels(*names).observe(seconds)
+        for histogram, times in ((self.turn_seconds, self._seconds), (self.first_token, self._first_tokens)):
+            for names, seconds in times.items():
+                observe = histogram.labels(*names).observe
+                for each in seconds:
+                    observe(each)
+            times.clear()
         self._ended.clear()
         self._routed.clear()
-        self._times.clear()
+        self._waiting = 0
 
     def _observe_route(self, turn: TurnRecord[Any], model: str) -> None:
         """Count where a turn went, and compare what its worker was believed to hold with what it reported. Where other

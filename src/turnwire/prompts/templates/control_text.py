@@ -13,7 +13,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, TypeVar
 
 import msgspec
@@ -63,8 +63,9 @@ class ControlText:
 
     def in_text(self, text: str) -> bool:
         """Whether a rendering of `text` may hold a control token that is not the template's."""
-        if any(expression.search(text) for expression in self._expressions):
-            return True
+        for expression in self._expressions:
+            if expression.search(text):
+                return True
         return self._completes(text) or text.endswith(self._beginnings.get(text[-1:], ())) or self._continues(text)
 
     def _continues(self, text: str) -> bool:
@@ -75,7 +76,7 @@ class ControlText:
         return text in self._cores
 
     def in_message(self, message: Message) -> bool:
-        return any(self.in_text(text) for block in message.blocks for text in _texts_of(block))
+        return any(map(self.in_text, chain.from_iterable(map(_texts_of, message.blocks))))
 
     def in_tool(self, tool: Tool) -> bool:
         return any(map(self.in_text, _texts_of_tool(tool)))

@@ -2,12 +2,11 @@
 
 Promise: exact. A part is found only by the very bytes it was decoded from, under the same kind of part and the same
 limits, and decoding a part depends on nothing else; so a request gives equal values with and without a cache. What is
-kept is bounded by `max_bytes`; the longest unused goes first. Values are shared between requests.
+kept is bounded by `max_bytes`; what was not asked for lately goes first. Values are shared between requests.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -25,6 +24,7 @@ _OVERHEAD = 1024
 """Bytes counted for an entry beside its text."""
 
 _MOST_NOTES = 64
+_NOTHING: dict[bytes, Any] = {}
 
 
 class DecodedParts:
@@ -32,17 +32,19 @@ class DecodedParts:
 
     def __init__(self, max_bytes: int = 64 * 1024 * 1024) -> None:
         self._max = max_bytes
-        self._size = 0
         self._kinds: dict[Hashable, int] = {}
-        self._entries: OrderedDict[tuple[int, bytes], Any] = OrderedDict()
+        # Two generations: what is asked for again moves to the young one, and the old one is dropped as a whole.
+        self._young: dict[int, dict[bytes, Any]] = {}
+        self._old: dict[int, dict[bytes, Any]] = {}
+        self._sizes = (0, 0)
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return sum(map(len, (*self._young.values(), *self._old.values())))
 
     @property
     def size(self) -> int:
         """What the entries count for, in bytes."""
-        return self._size
+        return sum(self._sizes)
 
     def kind(self, *context: Hashable) -> int:
         """A small number for a kind of part together with everything but its bytes that its value depends on."""
@@ -50,26 +52,25 @@ class DecodedParts:
 
     def get(self, kind: int, parts: Sequence[bytes]) -> list[Any]:
         """The values of parts of one kind; None for each that is not known."""
-        known, keep = self._entries.get, self._entries.move_to_end
-        values: list[Any] = []
-        for data in parts:
-            key = (kind, data)
-            value = known(key)
-            if value is not None:
-                keep(key)
-            values.append(value)
+        values = list(map(self._young.get(kind, _NOTHING).get, parts))
+        if not all(values):
+            old = self._old.get(kind, _NOTHING)
+            for place, data in enumerate(parts):
+                if values[place] is None and (known := old.get(data)) is not None:
+                    values[place] = known
+                    self.put(kind, data, known)
         return values
 
     def put(self, kind: int, data: bytes, value: Any) -> None:
         """Keep a part's value. One that would push out most of the others is not kept."""
         cost = _cost(data)
-        if cost > self._max // 4 or (kind, data) in self._entries:
+        if cost > self._max // 4 or data in self._young.get(kind, _NOTHING):
             return
-        self._entries[kind, data] = value
-        self._size += cost
-        while self._size > self._max:
-            (_, oldest), _ = self._entries.popitem(last=False)
-            self._size -= _cost(oldest)
+        young, old = self._sizes
+        if young + cost > self._max // 2:
+            self._old, self._young, young, old = self._young, {}, 0, young
+        self._young.setdefault(kind, {})[data] = value
+        self._sizes = (young + cost, old)
 
 
 def _cost(data: bytes) -> int:

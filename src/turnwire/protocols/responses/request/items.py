@@ -20,7 +20,7 @@ from turnwire.protocols.hosted.response_items import HOSTED_ITEMS, read_call
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.responses.compaction.summary import COMPACTION_TYPES, read_summary, summary_text
 from turnwire.protocols.responses.request.content import Part, opaque, parts, plain_text
-from turnwire.turns import Block, ReasoningBlock, Role, TextBlock, ToolCallBlock, ToolResultBlock
+from turnwire.turns import Block, Message, ReasoningBlock, Role, TextBlock, ToolCallBlock, ToolResultBlock
 
 __all__ = ["DecodedItem", "decode_item", "read_item"]
 
@@ -38,7 +38,7 @@ class DecodedItem(msgspec.Struct, gc=False):
     """One item. `item` is the item itself, for the store and for references; `name` and `namespace` are the client's
     name of the tool that a call names; `call_id` is the call that is made or answered, `key` the form of that id
     which is compared. `hosted` is a call with its answer. `block` is the call or result with the model's name of the
-    tool as it was last found (`shown`)."""
+    tool as it was last found (`shown`); `message` is the item as a message of its own."""
 
     item: dict[str, Any]
     place: Place
@@ -55,6 +55,13 @@ class DecodedItem(msgspec.Struct, gc=False):
     shown: str | None = None
     block: Block | None = None
     hosted: CarriedCall | None = None
+    message: Message | None = None
+
+    def alone(self) -> Message:
+        """The item as a message of its own."""
+        if self.message is None:
+            self.message = Message(role=self.role, blocks=self.blocks)
+        return self.message
 
     def call(self, shown: str) -> Block:
         """The call under the model's name of its tool."""

@@ -14,7 +14,7 @@ from turnwire.protocols.fields.decoded import RequestNotes
 from turnwire.protocols.responses.request.items import DecodedItem
 from turnwire.protocols.responses.tools import Toolbox
 from turnwire.protocols.wire import TurnFailure
-from turnwire.turns import Block, Message, ReasoningBlock, Role, TextBlock, ToolResultBlock
+from turnwire.turns import Block, Message, ReasoningBlock, TextBlock, ToolResultBlock
 
 __all__ = ["ItemWalk"]
 
@@ -48,7 +48,11 @@ class ItemWalk:
                     for block in item.blocks:
                         self._say(block)
                 case "message":
-                    self._add(item.role, item.blocks)
+                    if self._assistant or self._hosted or self._places:
+                        self._end_assistant()
+                    if self._results:
+                        self._end_results()
+                    self.messages.append(item.alone())
                 case "hosted":
                     self._ran(item)
                 case "bare":
@@ -150,12 +154,6 @@ class ItemWalk:
             raise rebased(f"{path}.tools", failure) from None
         self._notes.on_part(f"{path}.tools", notes)
         return names
-
-    def _add(self, role: Role, blocks: tuple[Block, ...]) -> None:
-        self._end_assistant()
-        if self._results:
-            self._end_results()
-        self.messages.append(Message(role=role, blocks=blocks))
 
     def _end_assistant(self) -> None:
         if self._hosted:
