@@ -78,8 +78,8 @@ class Gateway:
         self.limits = request_limits(settings)
         self.decoded = DecodedParts(settings.memory // 4)
         # What is recorded or captured must be here as a whole.
-        keeps_bodies = self.recorder is not None or self.capturing is not None
-        self.large_bodies = None if keeps_bodies else LargeBodies(self.limits)
+        self.keeps_bodies = self.recorder is not None or self.capturing is not None
+        self.large_bodies = None if self.keeps_bodies else LargeBodies(self.limits)
         self.dispatch = settings.enable_streaming_tool_dispatch
         self.draining = False
         shared = (settings.store or "").partition(":")[0] in ("redis", "rediss", "unix")

@@ -34,6 +34,7 @@ class Admitting(Protocol):
 
     draining: bool
     dispatch: bool
+    keeps_bodies: bool
     limits: RequestLimits
 
     def runtime_for(self, model: str) -> ModelRuntime: ...
@@ -50,7 +51,8 @@ def refuse_while_draining(gateway: Admitting) -> None:
 
 
 async def admit(gateway: Admitting, api: Api[E], arrival: Arrival) -> list[TurnRecord[E]]:
-    """The turns of a request: one, or one for each prompt and choice it asks for."""
+    """The turns of a request: one, or one for each prompt and choice it asks for. Its body is let go, unless the
+    gateway keeps it with the turns: an agent's has hundreds of kilobytes, and its turn lasts for minutes."""
     refuse_while_draining(gateway)
     admitted: list[tuple[Inbound[E], ModelRuntime, Dialect, str, Prompt, Verdict, TurnFailure | None]] = []
     tenant = arrival.tenant
@@ -72,6 +74,7 @@ async def admit(gateway: Admitting, api: Api[E], arrival: Arrival) -> list[TurnR
             (inbound.choice(number), runtime, dialect, session, prompt, verdict, overflow)
             for number in range(inbound.choices)
         ]
+    body, arrival.body = arrival.body if gateway.keeps_bodies else b"", b""
     return [
         TurnRecord(
             api=api.name,
@@ -81,7 +84,7 @@ async def admit(gateway: Admitting, api: Api[E], arrival: Arrival) -> list[TurnR
             key=arrival.key.name,
             started=arrival.started,
             headers=arrival.headers,
-            body=arrival.body,
+            body=body,
             inbound=inbound,
             runtime=runtime,
             dialect=dialect,

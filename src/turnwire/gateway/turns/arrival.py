@@ -16,9 +16,9 @@ __all__ = ["Arrival"]
 
 
 class Arrival(msgspec.Struct, kw_only=True):
-    """`body` is whole and expanded; `headers` have lower-case names; `started` is when the body had been read, in
-    monotonic seconds; `use` counts what the request's key is doing (None while no key is set). A request that is
-    `large` has its body there, and none here."""
+    """`body` is whole and expanded, and empty once the request is admitted; `headers` have lower-case names; `started`
+    is when the body had been read, in monotonic seconds; `use` counts what the request's key is doing (None while no
+    key is set). A request that is `large` has its body there, and none here."""
 
     headers: dict[str, str]
     body: bytes

@@ -60,8 +60,8 @@ class TurnRecord(msgspec.Struct, Generic[E], kw_only=True):
     nothing, `dispatches` how long each call took from parsed to written; `route` is where it ran, `blocks` when
     each part of the answer came, `beats` when a sign of life was sent; `created` is the time that the answer states, in
     unix seconds. `overflow` is the refusal of a prompt that cannot fit and was never rendered: APIs say that in the
-    words of a turn, so it is raised by the turn. `rounds` are the earlier rounds of the same answer, where the gateway
-    ran tools between them."""
+    words of a turn, so it is raised by the turn. `body` is the request's, where the gateway keeps it. `rounds` are the
+    earlier rounds of the same answer, where the gateway ran tools between them."""
 
     api: str
     turn_id: str
