@@ -16,7 +16,7 @@ import msgspec
 from turnwire.prompts.cache_bounds import CacheBounds
 from turnwire.prompts.message_cache import KnownMessage, MessageCache
 from turnwire.prompts.notes import noted
-from turnwire.prompts.policy import PromptPlan, ReplayPolicy
+from turnwire.prompts.policy import PromptPlan, ReplayPolicy, Wished
 from turnwire.prompts.prompt import Prompt, Recall, Tokenizer
 from turnwire.prompts.recall.history import History
 from turnwire.prompts.replay.assembled import AssembledPromptCache
@@ -30,7 +30,7 @@ from turnwire.prompts.templates.probing.probe import probe
 from turnwire.prompts.templates.template import Renderer, TemplateFailure
 from turnwire.prompts.templates.traits import TemplateTraits
 from turnwire.tool_sets import ToolSet, tool_set
-from turnwire.turns import Conversation, Message, Note, ReasoningBlock, TextBlock, Tool
+from turnwire.turns import Conversation, Message, Note, ReasoningBlock, TextBlock, Thinking, Tool
 
 __all__ = ["PromptBuilder"]
 
@@ -39,6 +39,7 @@ _THOUGHT_MARKS = ("<think>", "</think>")  # those that templates read out of an 
 
 _encode = msgspec.msgpack.Encoder().encode
 _MOST_TOOL_SETS = 256
+_MOST_WISHES, _LONGEST_WISH = 256, 4096
 _BLOCKS = attrgetter("blocks")
 _CONTROL = attrgetter("control")
 
@@ -84,6 +85,7 @@ class PromptBuilder:
         self.assembled = AssembledPromptCache(self.bounds.prompts)
         self.plain_answers = PlainAnswers(tokenizer, self.end_tokens)
         self._tool_sets: dict[bytes, bool] = {}
+        self._wishes: dict[tuple[Thinking, bytes], Wished] = {}
 
     def build(self, conversation: Conversation, recall: Recall | None = None) -> Prompt:
         """The prompt for the conversation's next assistant turn; a conversation that ends with assistant text is
@@ -110,7 +112,7 @@ class PromptBuilder:
         begun = _begun(stable.messages)
         if begun is not None:
             stable = msgspec.structs.replace(stable, messages=stable.messages[:-1])
-        plan = self.policy.plan(stable, self.traits)
+        plan = self.policy.planned(stable, self.traits, self._wished(stable))
         notes.extend(plan.notes)
         if stable.tools and not self.traits.tools:
             notes.append(noted("tools.unseen"))
@@ -139,6 +141,19 @@ class PromptBuilder:
             else:
                 kept.append(message)
         return msgspec.structs.replace(stable, messages=tuple(kept))
+
+    def _wished(self, conversation: Conversation) -> Wished:
+        """What the request's wishes mean; a conversation has the same ones in every turn."""
+        given = _encode(conversation.template_args)
+        if len(given) > _LONGEST_WISH:
+            return self.policy.wished(conversation, self.traits)
+        key = (conversation.thinking, given)
+        found = self._wishes.get(key)
+        if found is None:
+            if len(self._wishes) >= _MOST_WISHES:
+                self._wishes.clear()
+            found = self._wishes[key] = self.policy.wished(conversation, self.traits)
+        return found
 
     def _tools_hold_control(self, tools: Sequence[Tool], offered: ToolSet) -> bool:
         """Whether a tool's words may become control; the same tools come with every request."""

@@ -17,7 +17,7 @@ from turnwire.prompts.templates.switches import ALLOWED_ARGUMENTS
 from turnwire.prompts.templates.traits import TemplateTraits
 from turnwire.turns import Conversation, HistoryThinking, Message, Note, ReasoningBlock, Thinking, ToolResultBlock
 
-__all__ = ["PromptPlan", "ReplayPolicy", "loop_start"]
+__all__ = ["PromptPlan", "ReplayPolicy", "Wished", "loop_start"]
 
 
 class PromptPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -32,6 +32,15 @@ class PromptPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     notes: tuple[Note, ...] = ()
 
 
+class Wished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a request's wishes mean to the template, whatever its messages say."""
+
+    args: dict[str, Any]
+    thinking: bool
+    history: HistoryThinking
+    notes: tuple[Note, ...] = ()
+
+
 class ReplayPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """The operator's wishes. `auto` keeps earlier thoughts when thinking is on and the template has a way to keep them,
     and follows the template's own rule otherwise. `known` says what a wish for thinking means to this very model's
@@ -43,6 +52,24 @@ class ReplayPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     def plan(self, conversation: Conversation, traits: TemplateTraits) -> PromptPlan:
         """Decide for `conversation`, whose messages are already in their stable form."""
+        return self.planned(conversation, traits, self.wished(conversation, traits))
+
+    def planned(self, conversation: Conversation, traits: TemplateTraits, wished: Wished) -> PromptPlan:
+        """The same where it is known what the conversation's wishes mean."""
+        exact, bare = _selected(
+            conversation.messages, traits, wished.history, wished.thinking, conversation.thinking.keep_turns
+        )
+        return PromptPlan(
+            args=wished.args,
+            thinking=wished.thinking,
+            history=wished.history,
+            exact=exact,
+            bare=bare,
+            notes=wished.notes,
+        )
+
+    def wished(self, conversation: Conversation, traits: TemplateTraits) -> Wished:
+        """What the conversation's `thinking` and `template_args` mean; nothing else of it counts."""
         notes: list[Note] = []
         wish = conversation.thinking
         given = self._given(conversation, notes)
@@ -51,8 +78,7 @@ class ReplayPolicy(msgspec.Struct, frozen=True, kw_only=True):
         history = self._history(wish, traits, thinking)
         if history == "keep":
             args = {**traits.history_switch, **args}
-        exact, bare = _selected(conversation.messages, traits, history, thinking, wish.keep_turns)
-        return PromptPlan(args=args, thinking=thinking, history=history, exact=exact, bare=bare, notes=tuple(notes))
+        return Wished(args=args, thinking=thinking, history=history, notes=tuple(notes))
 
     def _switch(self, wish: Thinking, traits: TemplateTraits, notes: list[Note]) -> dict[str, Any]:
         if self.known is None:

@@ -51,7 +51,7 @@ class TemplateSplicer:
         self._end_tokens = tuple(token for token in end_tokens if token)
         self._traits = traits
         self._messages = messages
-        self._tools = dress_tools(tools, simple=traits.simple_schemas)
+        self._tools = tools
         self._notes = notes
         self._names = CallNames(traits.call_ids)
         for message in messages:
@@ -62,12 +62,12 @@ class TemplateSplicer:
     @property
     def any_tool(self) -> str:
         """The name of a tool that the conversation offers, or of one that it might."""
-        return str(self._tools[0]["function"]["name"]) if self._tools else "tool"
+        return self._tools[0].name if self._tools else "tool"
 
     def head(self, end: int, args: Mapping[str, Any]) -> Text:
         """The prompt for the turn at `end`, all of it by the template."""
         dressed = self._dressed(self._messages[:end])
-        return self._rendered(dressed, self._tools, args, True)
+        return self._rendered(dressed, self._dressed_tools(self._tools), args, True)
 
     def window(self, start: int, end: int, args: Mapping[str, Any]) -> Text:
         """The prompt for the turn at `end` as if the conversation began with the message at `start`."""
@@ -207,7 +207,11 @@ class TemplateSplicer:
     def _tools_for(self, dressed: Sequence[TemplateMessage]) -> list[dict[str, Any]]:
         """The tools that the shown turns call; the section they are listed in is not part of what is kept."""
         called = {call["function"]["name"] for message in dressed for call in message.get("tool_calls") or ()}
-        return [tool for tool in self._tools if tool["function"]["name"] in called] or self._tools[:1]
+        shown = [tool for tool in self._tools if tool.name in called] if called else []
+        return self._dressed_tools(shown or self._tools[:1])
+
+    def _dressed_tools(self, tools: Sequence[Tool]) -> list[dict[str, Any]]:
+        return dress_tools(tools, simple=self._traits.simple_schemas)
 
     def _one_by_one(self, turn: int, end: int, args: Mapping[str, Any]) -> Text:
         """Results for a template that knows one call per turn: each is shown after its own call."""
