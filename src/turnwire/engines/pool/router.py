@@ -23,6 +23,7 @@ __all__ = ["Placement", "Router", "RoutingStatistics"]
 
 log = logging.getLogger("turnwire.workers")
 
+_ONLY = Decision(0, "only")
 _HOST, _DISK = 0.75, 0.25
 """What a token is worth that is held in the host's memory, or further away, beside one on the device."""
 
@@ -93,6 +94,10 @@ class Router:
             return None
         hints = request.hints
         several = len(workers) > 1
+        if not several and not self.patient:
+            # Who is alone and has room takes the turn, whatever it costs there.
+            load = shown[0].load
+            return Placement(shown[0], _ONLY, 0, 0, int(load.prefilling + load.decoding))
         told = self.index.overlap(blocks) if several else {}
         home = self.bindings.worker(hints.session, now) if hints.session else None
         held = [worker.holds(blocks, told, now) for worker in shown] if several else []
@@ -121,7 +126,7 @@ class Router:
         if decision is None:
             return None
         if not several:
-            decision = Decision(decision.index, "only", decision.cost)
+            decision = _ONLY
         elif wanted:
             decision = Decision(decision.index, "named", decision.cost)
         worker = shown[decision.index]

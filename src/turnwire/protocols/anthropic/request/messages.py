@@ -8,6 +8,7 @@ its own bytes alone; what it takes from its neighbours (the names of answered ca
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 
 import msgspec
 
@@ -26,6 +27,8 @@ _ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system"
 _KEYS = frozenset({"role", "content", "output_config", "clear_at"})
 _MESSAGE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _STRING = msgspec.json.Decoder(str)
+_CHANGES_TOOLS = attrgetter("changes_tools")
+_EXPIRES = attrgetter("expires")
 
 
 class ReadMessages(msgspec.Struct, frozen=True, gc=False):
@@ -93,7 +96,7 @@ def _with_changes(
 ) -> tuple[Tool, ...]:
     """The tools with those that messages define. A message that changes the tools depends on those before it, so it is
     decoded here once more, never from the cache."""
-    if not any(one.changes_tools for one in decoded):
+    if not any(map(_CHANGES_TOOLS, decoded)):
         return tools
     offered = {tool.name: tool for tool in tools}
     reader = PartReader(None, lambda data: _message(data, limits, offered))
@@ -106,7 +109,9 @@ def _with_changes(
 def _joined(fields: Fields, decoded: list[_Decoded], messages: list[Message], tools: tuple[Tool, ...]) -> ReadMessages:
     """The messages one after another, each with what it takes from those before it."""
     notes, limits = fields.notes, fields.limits
-    last_user = max((index for index, one in enumerate(decoded) if one.message.role == "user"), default=-1)
+    last_user = -1
+    if any(map(_EXPIRES, decoded)):
+        last_user = max((index for index, one in enumerate(decoded) if one.message.role == "user"), default=-1)
     names: dict[str, str] = {}
     unknown: dict[str, None] = {}
     effort: str | None = None
@@ -124,7 +129,7 @@ def _joined(fields: Fields, decoded: list[_Decoded], messages: list[Message], to
             notes.add("system.message_expired", f"messages.{index}: shown only until the next user message")
         elif message.role == "assistant" and one.results:
             messages += rounds_of(message)
-        elif message.role == "user" and messages and _only_results(messages[-1]) and _begins_with_result(message):
+        elif message.role == "user" and _begins_with_result(message) and messages and _only_results(messages[-1]):
             # Answers of tools that a gateway ran and of those that the client ran belong to one turn.
             messages[-1] = Message(role="user", blocks=(*messages[-1].blocks, *message.blocks))
         elif message.blocks or message.role not in ("system", "developer"):
