@@ -47,6 +47,7 @@ ROWS = (
     Row("first_token", "growing", "first_ms", "the same, the conversation goes on, ms"),
     Row("lateness", "64 x 50 tokens/s", "p99_ms", "lateness of a token, 64 streams x 50 tokens/s, p99, ms"),
     Row("loop_pauses", "4 bodies of 30 MB", "most_ms", "longest wait of others while four 30 MB bodies arrive, ms"),
+    Row("loop_pauses", "4 bodies of 30 MB", "step_ms", "longest step of the event loop there, ms of CPU"),
     Row("memory", "1000 x 5 tokens/s", "rss_mib", "resident memory, 1,000 streams x 5 tokens/s, MiB"),
     Row("memory", "1000 x 30 tokens/s", "rss_mib", "resident memory, 1,000 streams x 30 tokens/s, MiB"),
     Row("memory", "1000 x 30 tokens/s", "p99_ms", "lateness of a token there, p99, ms"),

@@ -26,6 +26,7 @@ from turnwire.engines.embedded.downloads import Progress
 from turnwire.gateway.app import create_app
 from turnwire.gateway.door.connection import HttpBounds, bounded_http, bounded_socket
 from turnwire.gateway.gateway import Gateway
+from turnwire.gateway.large_pages import use_large_pages
 from turnwire.gateway.returning import return_memory, return_when_quiet
 from turnwire.gateway.settings import Settings
 from turnwire.gateway.setup.assembly import assemble_models
@@ -100,6 +101,7 @@ async def _main(
     gc.freeze()
     gc.set_threshold(_YOUNG)
     return_memory()
+    use_large_pages()
     returning = asyncio.create_task(return_when_quiet(gateway.heartbeat))
     try:
         if siblings is None:
