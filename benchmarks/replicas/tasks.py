@@ -126,9 +126,13 @@ def real_clients(folder: Path, steps: int) -> list[RealClient]:
 async def finish_amid(
     storm: Storm, clients: list[RealClient], address: str, engine: Engine, pause_s: float
 ) -> Findings:
-    """One task for each client amid a storm that goes on until they are done, with a pause before each kill."""
-    around = asyncio.create_task(storm.run(pause_s=pause_s))
-    await asyncio.gather(*(client.work(address, engine, lambda: False) for client in clients))
+    """Tasks for each client amid a storm, with a pause before each kill, until a process and Redis were killed."""
+    around, found = asyncio.create_task(storm.run(pause_s=pause_s)), storm.found
+
+    def goes_on() -> bool:
+        return not (found.kills and found.redis_kills)
+
+    await asyncio.gather(*(client.work(address, engine, goes_on) for client in clients))
     storm.enough()
     return await around
 
