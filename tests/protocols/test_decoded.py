@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from turnwire.protocols import anthropic, chat, responses
 from turnwire.protocols.fields.decoded import DecodedParts, PartNote, PartReader, RequestNotes
+from turnwire.protocols.fields.reader import Fields
+from turnwire.protocols.fields.table import Field
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.wire import Inbound, TurnFailure
 
@@ -235,3 +237,26 @@ def test_of_each_kind_of_note_the_first_is_told() -> None:
     for place in range(3):
         notes.on_part(f"m.{place}", (PartNote("a.b", ".x", "odd", "s"), PartNote("a.b", ".y", "odd", "t")))
     assert [note.message for note in notes.all()] == ["m.0.x: odd", "m.0.y: odd"]
+
+
+def test_notes_on_a_part_come_with_that_part_alone() -> None:
+    table = {
+        "part": Field("noted", "nobody reads it"),
+        "part.a": Field("noted", "nor this"),
+        "set": Field("noted", "x"),
+    }
+    cache = DecodedParts()
+
+    def notes(body: dict[str, Any], known: DecodedParts | None) -> list[str]:
+        fields = Fields(json.dumps(body).encode(), table, Limits())
+        assert fields.settings(known, "test", {"part"}, lambda: 1) == 1
+        return [note.message for note in fields.notes.all()]
+
+    bodies: list[dict[str, Any]] = [
+        {"part": {"a": 1}, "set": 2},
+        {"set": 2},
+        {"part": {}, "set": 2},
+        {"part": {"b": 1}},
+    ]
+    for body in [*bodies, *reversed(bodies)]:
+        assert notes(body, cache) == notes(body, None)

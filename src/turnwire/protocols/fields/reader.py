@@ -52,20 +52,21 @@ class Fields:
         """What `read` makes of the fields that are not `parts`, with the notes on every one that the answer does not
         honour. Agents repeat these fields with every request of a conversation; those that were read before, byte for
         byte, are not read again."""
+        self._judge(name for name in self._raw if name in parts)
+        others = {name: raw for name, raw in self._raw.items() if name not in parts}
         if cache is None:
             value = read()
-            self._judge()
+            self._judge(others)
             return value
-        kind = cache.kind(api, "settings", self.limits)
-        others = _encode({name: raw for name, raw in self._raw.items() if name not in parts})
-        known: tuple[T, tuple[Note, ...]] | None = cache.get(kind, (others,))[0]
+        kind, data = cache.kind(api, "settings", self.limits), _encode(others)
+        known: tuple[T, tuple[Note, ...]] | None = cache.get(kind, (data,))[0]
         if known is not None:
             self.notes.extend(known[1])
             return known[0]
         before = len(self.notes)
         value = read()
-        self._judge()
-        cache.put(kind, others, (value, self.notes.all()[before:]))
+        self._judge(others)
+        cache.put(kind, data, (value, self.notes.all()[before:]))
         return value
 
     def has(self, name: str) -> bool:
@@ -168,12 +169,12 @@ class Fields:
 
     def finish(self) -> tuple[Note, ...]:
         """All notes, with one for every field that the answer does not honour."""
-        self._judge()
+        self._judge(self._raw)
         return self.notes.all()
 
-    def _judge(self) -> None:
+    def _judge(self, names: Iterable[str]) -> None:
         unknown = 0
-        for name in self._raw:
+        for name in names:
             row = self._table.get(name)
             if row is None:
                 unknown += 1
