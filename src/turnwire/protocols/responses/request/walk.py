@@ -48,18 +48,14 @@ class ItemWalk:
                     for block in item.blocks:
                         self._say(block)
                 case "message":
-                    if self._assistant or self._hosted or self._places:
-                        self._end_assistant()
-                    if self._results:
-                        self._end_results()
+                    self._end_assistant()
+                    self._end_results()
                     self.messages.append(item.alone())
                 case "hosted":
                     self._ran(item)
                 case "bare":
-                    if self._hosted:
-                        self._end_round()
-                    if self._results:
-                        self._end_results()
+                    self._end_round()
+                    self._end_results()
                     self._places.append(len(self._assistant))
                 case "call":
                     shown = self._toolbox.name_of(item.name, item.namespace)
@@ -79,8 +75,7 @@ class ItemWalk:
     def close(self) -> tuple[Message, ...]:
         """The messages of the whole walk."""
         self._end_assistant()
-        if self._results:
-            self._end_results()
+        self._end_results()
         self._refuse_orphans()
 
         last = self.messages[-1] if self.messages else None
@@ -106,10 +101,8 @@ class ItemWalk:
     # ------------------------------------------------------------------------------------------------- the turns
 
     def _say(self, block: Block) -> None:
-        if self._hosted:
-            self._end_round()
-        if self._results:
-            self._end_results()
+        self._end_round()
+        self._end_results()
         self._assistant.append(block)
 
     def _ran(self, item: DecodedItem) -> None:
@@ -123,9 +116,10 @@ class ItemWalk:
         self._hosted.append(item.hosted.result)
 
     def _end_round(self) -> None:
-        answers, self._hosted = self._hosted, []
-        self._end_assistant()
-        self._results += answers
+        if self._hosted:
+            answers, self._hosted = self._hosted, []
+            self._end_assistant()
+            self._results += answers
 
     def _answer(self, item: DecodedItem) -> None:
         self._end_assistant()
@@ -156,8 +150,7 @@ class ItemWalk:
         return names
 
     def _end_assistant(self) -> None:
-        if self._hosted:
-            self._end_round()
+        self._end_round()
         if self._places:
             self._places = []
             self._notes.add("item.opaque", "a hosted call without its answer is not shown to the model")
@@ -166,5 +159,6 @@ class ItemWalk:
             self._assistant.clear()
 
     def _end_results(self) -> None:
-        self.messages.append(Message(role="user", blocks=tuple(self._results)))
-        self._results.clear()
+        if self._results:
+            self.messages.append(Message(role="user", blocks=tuple(self._results)))
+            self._results.clear()
