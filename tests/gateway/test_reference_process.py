@@ -1,4 +1,4 @@
-"""The reference of a large tokenizer is questioned in another process, and read here only where it is needed."""
+"""The reference of a large tokenizer is asked in another process, and read here only where it is needed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tokenizers
 
 import turnwire.prompts
 from turnwire.gateway import reference_process
-from turnwire.gateway.reference_process import questioned
+from turnwire.gateway.reference_process import ask_reference
 from turnwire.prompts.tokenizers import load as tokenizers_load
 from turnwire.prompts.tokenizers.load import evidence_in, load_tokenizer
 
@@ -41,11 +41,11 @@ def read_here(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def test_it_says_what_the_reference_says_here() -> None:
-    assert questioned(SHIPPED)() == evidence_in(SHIPPED)
+    assert ask_reference(SHIPPED)() == evidence_in(SHIPPED)
 
 
 def test_the_reference_is_not_read_here_where_nothing_needs_it(large: None, read_here: list[Path]) -> None:
-    found = load_tokenizer(SHIPPED, questioned=questioned)
+    found = load_tokenizer(SHIPPED, ask_reference=ask_reference)
     assert found.fast
     assert read_here == []
     assert (found.encode(PROSE), found.decode([8191])) == (OWN.encode(PROSE), OWN.decode([8191]))
@@ -59,7 +59,7 @@ def test_it_is_read_here_for_what_the_faster_library_cannot_do(
     inner = tokenizers.Tokenizer.from_file(str(SHIPPED))
     inner.add_tokens([tokenizers.AddedToken("naturally", normalized=False)])
     inner.save(str(path))
-    found = load_tokenizer(path, questioned=questioned)
+    found = load_tokenizer(path, ask_reference=ask_reference)
     assert found.fast
     assert read_here == [path]
     assert found.encode_plain("<|im_end|>naturally", True)[-1] == inner.token_to_id("naturally")
@@ -69,7 +69,7 @@ def test_a_small_file_starts_no_process(read_here: list[Path]) -> None:
     def never(_: Path) -> None:
         raise AssertionError
 
-    assert load_tokenizer(SHIPPED, questioned=never).encode(PROSE) == OWN.encode(PROSE)  # type: ignore[arg-type]
+    assert load_tokenizer(SHIPPED, ask_reference=never).encode(PROSE) == OWN.encode(PROSE)  # type: ignore[arg-type]
     assert read_here == [SHIPPED]
 
 
@@ -92,7 +92,7 @@ def test_a_process_that_does_not_answer_is_done_without(
 
     monkeypatch.setattr(subprocess, "Popen", start)
     monkeypatch.setattr(reference_process, "_SECONDS", 1.0)
-    found = load_tokenizer(SHIPPED, questioned=questioned)
+    found = load_tokenizer(SHIPPED, ask_reference=ask_reference)
     assert found.fast
     assert found.encode(PROSE) == OWN.encode(PROSE)
     assert read_here == [SHIPPED]

@@ -17,12 +17,12 @@ import msgspec
 from turnwire.prompts.tokenizers.evidence import Evidence
 from turnwire.prompts.tokenizers.load import evidence_in
 
-__all__ = ["main", "questioned"]
+__all__ = ["ask_reference", "main"]
 
 _SECONDS = 60.0
 
 
-def questioned(path: Path) -> Callable[[], Evidence | None]:
+def ask_reference(path: Path) -> Callable[[], Evidence | None]:
     """Start it for a `tokenizer.json`; what is returned waits for its answer."""
     command = [sys.executable, "-m", "turnwire.gateway.reference_process", str(path)]
     try:

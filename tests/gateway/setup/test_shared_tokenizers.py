@@ -22,9 +22,11 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     folders: list[str] = []
     from_json = tokenizers_load._from_json
 
-    def watched(path: Path, name: str, questioned: tokenizers_load.Questioned | None) -> tokenizers_load.HFTokenizer:
+    def watched(
+        path: Path, name: str, ask_reference: tokenizers_load.AskReference | None
+    ) -> tokenizers_load.HFTokenizer:
         folders.append(name)
-        return from_json(path, name, questioned)
+        return from_json(path, name, ask_reference)
 
     monkeypatch.setattr(tokenizers_load, "_from_json", watched)
     return folders

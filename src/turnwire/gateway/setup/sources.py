@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from turnwire.engines.embedded.on_disk import file_on_disk
-from turnwire.gateway.reference_process import questioned
+from turnwire.gateway.reference_process import ask_reference
 from turnwire.prompts.cache_bounds import CacheBounds
 from turnwire.prompts.prompt import Tokenizer
 from turnwire.prompts.tokenizers.load import HFTokenizer, TokenizerError, is_gguf, load_tokenizer, read_gguf
@@ -58,7 +58,7 @@ def find_source(
     else:
         folder = _folder(place)
         try:
-            found = load_tokenizer(folder, questioned=questioned, known=_loaded)
+            found = load_tokenizer(folder, ask_reference=ask_reference, known=_loaded)
             own = PrefixTokenizer(found, max_bytes=bounds.parts)
             source = PromptSource(tokenizer=own, origin=place)
         except TokenizerError as error:

@@ -25,8 +25,8 @@ from turnwire.prompts.tokenizers.ranks import from_tekken, from_tiktoken
 from turnwire.prompts.tokenizers.reference import Reference, TokenizerError, import_tokenizers
 
 __all__ = [
+    "AskReference",
     "HFTokenizer",
-    "Questioned",
     "TokenizerError",
     "evidence_in",
     "from_library",
@@ -35,7 +35,7 @@ __all__ = [
     "read_gguf",
 ]
 
-Questioned: TypeAlias = Callable[[Path], Callable[[], Evidence | None]]
+AskReference: TypeAlias = Callable[[Path], Callable[[], Evidence | None]]
 """Begins to read the reference of a file elsewhere; what it returns waits for the evidence, or None where it fails."""
 
 # The reference of a smaller file leaves less behind in memory than it takes to read it elsewhere.
@@ -57,12 +57,12 @@ def load_tokenizer(
     source: str | os.PathLike[str] | None = None,
     *,
     pattern: str | None = None,
-    questioned: Questioned | None = None,
+    ask_reference: AskReference | None = None,
     known: MutableMapping[bytes, HFTokenizer] | None = None,
 ) -> HFTokenizer:
     """The tokenizer at `source`: a `tokenizer.json`, `tekken.json`, `.tiktoken` or `.gguf` file, a folder that holds
     one, or a hub id such as `org/model`. None is the one that ships with Turnwire. `pattern` says how a `.tiktoken`
-    file's text is split into words where its name does not. Where `questioned` is given, a faster library is held
+    file's text is split into words where its name does not. Where `ask_reference` is given, a faster library is held
     against what it says of a large file, and the reference is read here only if it is needed. `known` keeps what was
     made of a `tokenizer.json` by the file's digest: an equal file is not read a second time."""
     if source is None:
@@ -74,9 +74,9 @@ def load_tokenizer(
     if path.is_dir():
         path = _file_in(path)
     if path.suffix == ".json" and known is not None:
-        found = _once(path, pattern, questioned, known)
+        found = _once(path, pattern, ask_reference, known)
     else:
-        found = _from_file(path, pattern, questioned)
+        found = _from_file(path, pattern, ask_reference)
     found.prepare()
     return found
 
@@ -117,7 +117,7 @@ def evidence_in(path: Path) -> Evidence:
 
 
 def _once(
-    path: Path, pattern: str | None, questioned: Questioned | None, known: MutableMapping[bytes, HFTokenizer]
+    path: Path, pattern: str | None, ask_reference: AskReference | None, known: MutableMapping[bytes, HFTokenizer]
 ) -> HFTokenizer:
     try:
         with path.open("rb") as file:
@@ -127,7 +127,7 @@ def _once(
     found = known.get(digest)
     if found is not None:
         return found.called(_name(path))
-    found = known[digest] = _from_file(path, pattern, questioned)
+    found = known[digest] = _from_file(path, pattern, ask_reference)
     return found
 
 
@@ -135,7 +135,7 @@ def _name(path: Path) -> str:
     return path.parent.name or path.name
 
 
-def _from_file(path: Path, pattern: str | None, questioned: Questioned | None) -> HFTokenizer:
+def _from_file(path: Path, pattern: str | None, ask_reference: AskReference | None) -> HFTokenizer:
     name = _name(path)
     if is_gguf(path):
         try:
@@ -147,13 +147,13 @@ def _from_file(path: Path, pattern: str | None, questioned: Questioned | None) -
         return from_library(from_tiktoken(raw, str(path.resolve()), pattern=pattern, added=added), name=name)
     if path.name.startswith("tekken"):
         return from_library(from_tekken(_bytes(path), str(path)), name=name)
-    return _from_json(path, name, questioned)
+    return _from_json(path, name, ask_reference)
 
 
-def _from_json(path: Path, name: str, questioned: Questioned | None) -> HFTokenizer:
+def _from_json(path: Path, name: str, ask_reference: AskReference | None) -> HFTokenizer:
     told = None
-    if questioned is not None and path.stat().st_size >= _LARGE_BYTES and import_fast() is not None:
-        told = questioned(path)
+    if ask_reference is not None and path.stat().st_size >= _LARGE_BYTES and import_fast() is not None:
+        told = ask_reference(path)
     # The one that stays is read first: what is read after it and let go leaves no holes in memory.
     fast = _read_fast(path)
     evidence = None if told is None else told()
