@@ -31,6 +31,7 @@ from turnwire.gateway.returning import return_memory, return_when_quiet
 from turnwire.gateway.settings import Settings
 from turnwire.gateway.setup.assembly import assemble_models
 from turnwire.gateway.setup.worker_list import apply_engines
+from turnwire.gateway.sleeping_server import SleepingServer
 
 if TYPE_CHECKING:
     from turnwire.gateway.processes.siblings import Siblings
@@ -189,7 +190,7 @@ def server_config(gateway: Gateway) -> uvicorn.Config:
     )
 
 
-class GatewayServer(uvicorn.Server):
+class GatewayServer(SleepingServer):
     """uvicorn with our own way of ending."""
 
     # Between the last accept of a process that hands over and the end of connections on which nothing was asked.

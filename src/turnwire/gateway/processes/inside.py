@@ -20,12 +20,13 @@ from turnwire.gateway.apis.admin import AdminRoutes
 from turnwire.gateway.apis.worker_routes import WorkerRoutes
 from turnwire.gateway.gateway import Gateway
 from turnwire.gateway.processes.siblings import Siblings
+from turnwire.gateway.sleeping_server import SleepingServer
 from turnwire.protocols.wire import TurnFailure
 
 __all__ = ["answering"]
 
 
-class _Inside(uvicorn.Server):
+class _Inside(SleepingServer):
     """Signals are the other server's."""
 
     def __init__(self, config: uvicorn.Config) -> None:
@@ -65,6 +66,7 @@ async def answering(gateway: Gateway, siblings: Siblings) -> AsyncIterator[None]
             lifespan="off",
             access_log=False,
             log_config=None,
+            date_header=False,
             timeout_graceful_shutdown=1,
         )
     )
