@@ -1,11 +1,11 @@
 """CPU per short turn behind a long history: what an agent's next request costs a gateway, on all three APIs.
 
-    python -m benchmarks turn_cost [--rounds 3] [--cases growing,same,edited]
+    python -m benchmarks turn_cost [--rounds 3] [--cases growing,same,edited,spelled]
 
 20 messages of 8K characters, the same with the thirty tools that a coding agent offers (75 KB), and 200 of 200K (about
 50K tokens), ten tokens of answer. growing: each request adds the
 last answer and a new question, as agents do; same: the request again; edited: growing, and a message in the middle
-changed each time. Each gateway, API and round has a conversation of its own, so that nothing was prepared by another
+changed each time; spelled: growing, and an early message speaks of control tokens. Each gateway, API and round has a conversation of its own, so that nothing was prepared by another
 API's turns.
 """
 
@@ -28,12 +28,13 @@ SIZES = {
 }
 WARM = 2  # requests before those that count
 SEEN = SHORT.split()[1]
+SPELLED = "A model thinks between <think> and </think>, and calls a tool with <tool_call>."
 AFTER = 0.05  # what a gateway still does after the answer belongs to the turn
 
 
 def main(arguments: list[str]) -> None:
     parser = options(__doc__, 3)
-    parser.add_argument("--cases", default="growing,same,edited")
+    parser.add_argument("--cases", default="growing,same,edited,spelled")
     parser.add_argument("--sizes", default=",".join(SIZES))
     chosen = parser.parse_args(arguments)
     with Session("turn_cost", chosen) as session:
@@ -54,6 +55,8 @@ def _measure(gateway: Gateway, api: Api, size: str, case: str, number: int) -> t
     """CPU seconds of a turn, and the median time to its first text."""
     messages, characters, turns, tools = SIZES[size]
     said = [*history((gateway.name, api, size, case, number), messages, characters), Said("user", "Go on.")]
+    if case == "spelled":
+        said[1] = Said(said[1].role, f"{SPELLED}\n{said[1].text}")
     requests: list[bytes] = []
     for turn in range(WARM + turns):
         requests.append(body(api, said, tools=tools))

@@ -25,7 +25,7 @@ _MOST_DIGESTS = 64
 class ToolSet:
     """Tools, and `packed`: all of them as msgpack."""
 
-    __slots__ = ("_digests", "packed", "tools")
+    __slots__ = ("__weakref__", "_digests", "packed", "tools")
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self.tools = tuple(tools)

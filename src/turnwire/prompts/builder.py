@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -42,6 +43,8 @@ _MOST_TOOL_SETS = 256
 _MOST_WISHES, _LONGEST_WISH = 256, 4096
 _BLOCKS = attrgetter("blocks")
 _CONTROL = attrgetter("control")
+_HELD = attrgetter("held")
+_MARKED = attrgetter("marked")
 
 
 class PromptBuilder:
@@ -80,11 +83,13 @@ class PromptBuilder:
         self.content_control = content_control
         self.control = ControlText(tokenizer.control_tokens)
         watched = self.control if content_control != "allow" else None
-        self.messages = MessageCache(watched, max_bytes=self.bounds.messages)
+        thoughts = _THOUGHT_MARKS if self.traits.strips_thoughts else ()
+        self.messages = MessageCache(watched, thoughts=thoughts, max_bytes=self.bounds.messages)
         self.renderings = RenderingCache(self.bounds.renderings)
         self.assembled = AssembledPromptCache(self.bounds.prompts)
         self.plain_answers = PlainAnswers(tokenizer, self.end_tokens)
-        self._tool_sets: dict[bytes, bool] = {}
+        self._tool_sets: dict[bytes, tuple[bool, bool]] = {}
+        self._marked_tools: WeakKeyDictionary[ToolSet, tuple[Tool, ...]] = WeakKeyDictionary()
         self._wishes: dict[tuple[Thinking, bytes], Wished] = {}
 
     def build(self, conversation: Conversation, recall: Recall | None = None) -> Prompt:
@@ -155,14 +160,24 @@ class PromptBuilder:
             found = self._wishes[key] = self.policy.wished(conversation, self.traits)
         return found
 
-    def _tools_hold_control(self, tools: Sequence[Tool], offered: ToolSet) -> bool:
-        """Whether a tool's words may become control; the same tools come with every request."""
+    def _looked_through(self, offered: ToolSet) -> tuple[bool, bool]:
+        """Whether a tool's words may become control, and whether one holds the first choice of a mark; the same tools
+        come with every request."""
         key = offered.digest()
         found = self._tool_sets.get(key)
         if found is None:
             if len(self._tool_sets) >= _MOST_TOOL_SETS:
                 self._tool_sets.clear()
-            found = self._tool_sets[key] = any(map(self.control.in_tool, tools))
+            control = self.control
+            found = any(map(control.in_tool, offered.tools)), control.holds_mark(offered.packed)
+            self._tool_sets[key] = found
+        return found
+
+    def _marked(self, offered: ToolSet, marks: Marks) -> tuple[Tool, ...]:
+        """The tools with the first choice of a mark."""
+        found = self._marked_tools.get(offered)
+        if found is None:
+            found = self._marked_tools[offered] = tuple(map(marks.tool, offered.tools))
         return found
 
     def _shown(
@@ -178,7 +193,7 @@ class PromptBuilder:
         control = self.control
         found = self.content_control != "allow" and (
             any(map(_CONTROL, known))
-            or self._tools_hold_control(tools, offered)
+            or self._looked_through(offered)[0]
             or control.in_value(plan.args)
             or (begun is not None and control.in_text(begun))
         )
@@ -188,25 +203,27 @@ class PromptBuilder:
             raise TemplateFailure(
                 "control", "content spells a control token of the model, and the operator allows none"
             )
-        held = any(each.marked for each in known) or control.holds_mark(
-            msgspec.msgpack.encode((tools, plan.args, begun))
+        held = (
+            any(map(_HELD, known))
+            or self._looked_through(offered)[1]
+            or control.holds_mark(_encode((plan.args, begun)))
         )
-        marks = control.marks(messages, tools, [plan.args, begun]) if held else control.first_marks()
-        if marks is None:
-            raise TemplateFailure("control", "content spells control tokens and uses every Unicode noncharacter")
-        kept = _THOUGHT_MARKS if self.traits.strips_thoughts else ()
-        marked = tuple(
-            marks.message(message, kept if _tells_thoughts(message) else ()) if each.control else message
-            for message, each in zip(messages, known, strict=True)
-        )
+        if held:
+            marks = control.marks(messages, tools, [plan.args, begun])
+            if marks is None:
+                raise TemplateFailure("control", "content spells control tokens and uses every Unicode noncharacter")
+            marked = tuple(
+                self.messages.marked(message, marks) if each.control else message
+                for message, each in zip(messages, known, strict=True)
+            )
+            marked_tools = tuple(map(marks.tool, tools))
+        else:
+            marks = control.first_marks()
+            marked = tuple(map(_MARKED, known))
+            marked_tools = self._marked(offered, marks)
         if begun is not None:
             begun = _continued(begun, marks)
-        return Shown(marked, tuple(map(marks.tool, tools)), marks.value(plan.args), begun, marks)
-
-
-def _tells_thoughts(message: Message) -> bool:
-    """Whether a thought may be in the message's text: one of the assistant's without a thought beside it."""
-    return message.role == "assistant" and not any(isinstance(block, ReasoningBlock) for block in message.blocks)
+        return Shown(marked, marked_tools, marks.value(plan.args), begun, marks)
 
 
 def _continued(begun: str, marks: Marks) -> str:

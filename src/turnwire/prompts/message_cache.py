@@ -13,7 +13,7 @@ from threading import Lock
 import msgspec
 
 from turnwire.prompts.recall.history import said_digest
-from turnwire.prompts.templates.control_text import ControlText
+from turnwire.prompts.templates.control_text import ControlText, Marks
 from turnwire.turns import Block, Message, ReasoningBlock, TextBlock, ToolCallBlock, ToolResultBlock
 
 __all__ = ["KnownMessage", "MessageCache", "without_carriers"]
@@ -24,22 +24,28 @@ _OVERHEAD = 600
 
 class KnownMessage(msgspec.Struct, frozen=True, gc=False):
     """`digest` names the message; `said` names what clients send back of an assistant's message. `shown` is the message
-    without thoughts that are only carriers. `control` says that its content may become control, `marked` that it holds
-    the character by which such content is marked. `size` is roughly its bytes."""
+    without thoughts that are only carriers. `control` says that its content may become control, `held` that it holds
+    the character by which such content is marked; `marked` is the message with that character in such content. `size`
+    is roughly its bytes."""
 
     digest: bytes
     said: bytes
     shown: Message
     control: bool
-    marked: bool
+    held: bool
+    marked: Message
     size: int
 
 
 class MessageCache:
-    """The messages seen last, up to a number of bytes in all. `control` is None where nobody looks for control."""
+    """The messages seen last, up to a number of bytes in all. `control` is None where nobody looks for control;
+    `thoughts` are spellings that the template reads out of an assistant's text, and that stay as they are there."""
 
-    def __init__(self, control: ControlText | None, *, max_bytes: int = 48 * 1024 * 1024) -> None:
+    def __init__(
+        self, control: ControlText | None, *, thoughts: Sequence[str] = (), max_bytes: int = 48 * 1024 * 1024
+    ) -> None:
         self._control = control
+        self._thoughts = thoughts
         self._half = max_bytes // 2
         # Two generations: what is asked for again moves to the young one, and the old one is dropped as a whole.
         self._young: dict[Message, KnownMessage] = {}
@@ -57,7 +63,7 @@ class MessageCache:
             known = self._learnt(message, raw)
         with self._lock:
             self._young[message] = known
-            self._bytes += (len(raw) or 1024) + _OVERHEAD
+            self._bytes += (len(raw) or 1024) * (2 if known.control else 1) + _OVERHEAD
             if self._bytes > self._half:
                 self._old, self._young, self._bytes = self._young, {}, 0
         return known
@@ -77,14 +83,21 @@ class MessageCache:
                     break
         return size
 
+    def marked(self, message: Message, marks: Marks) -> Message:
+        """A message in which what may become control is marked."""
+        told = message.role == "assistant" and not any(isinstance(block, ReasoningBlock) for block in message.blocks)
+        return marks.message(message, self._thoughts if told else ())
+
     def _learnt(self, message: Message, raw: bytes) -> KnownMessage:
-        control = self._control is not None and self._control.in_message(message)
+        control = self._control
+        found = control is not None and control.in_message(message)
         return KnownMessage(
             blake2b(raw, digest_size=16).digest(),
             said_digest(message) if message.role == "assistant" else b"",
             without_carriers(message),
-            control,
-            self._control is not None and self._control.holds_mark(raw),
+            found,
+            control is not None and control.holds_mark(raw),
+            self.marked(message, control.first_marks()) if control is not None and found else message,
             len(raw),
         )
 

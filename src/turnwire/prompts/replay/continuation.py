@@ -7,8 +7,8 @@ with what is known: the whole end of the known text once for a conversation, its
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -19,13 +19,17 @@ from turnwire.turns import ImageBlock, Message, TextBlock
 
 __all__ = ["ContinuedText", "continued"]
 
+Span: TypeAlias = tuple[int, int]
+
 _FEWEST = 6  # messages; a shorter conversation is rendered as quickly as its end
 
 
 class ContinuedText(msgspec.Struct, frozen=True, gc=False):
-    """The whole text, and where the first question begins in a rendering of the last exchange alone."""
+    """The whole text without marks, the spans in it that stay text, and where the first question begins in a rendering
+    of the last exchange alone."""
 
     text: Text
+    literal: Sequence[Span]
     shared: int
 
 
@@ -37,9 +41,10 @@ def continued(
     digests: Sequence[bytes],
     end: int,
     args: Mapping[str, Any],
+    unmarked: Callable[[str], tuple[str, Sequence[Span]]],
 ) -> ContinuedText | None:
     """The prompt for the turn at `end`, grown from `base`, which ends with a question. `window` is the place that was
-    found for `base`, if it was grown itself."""
+    found for `base`, if it was grown itself; `unmarked` takes the marks out of what was rendered."""
     size = len(base.digests)
     if not _FEWEST <= size < end or list(base.digests) != list(digests[:size]) or not _asks(messages[size - 1]):
         return None
@@ -50,10 +55,18 @@ def continued(
     asked = places[size - 1]
     try:
         now = splicer.window(start, end, args)
-        exchange = base.text[places[start] : asked]
-        if window is not None and now.whole.startswith(exchange, window):
-            return ContinuedText(Text(base.text[:asked] + now.whole[window + len(exchange) :], now.tail), window)
-        before = splicer.window(start, size, args).whole
+        plain, literal = unmarked(now.whole)
+
+        def from_window(shared: int) -> ContinuedText:
+            """The known text up to its question, and what the window shows from there on."""
+            shift = places[start] - shared
+            spans = [span for span in base.literal if span[1] <= asked]
+            spans += [(first + shift, last + shift) for first, last in literal if last + shift > asked]
+            return ContinuedText(Text(base.text[:asked] + plain[asked - shift :], now.tail), spans, shared)
+
+        if window is not None and plain.startswith(base.text[places[start] : asked], window):
+            return from_window(window)
+        before, _ = unmarked(splicer.window(start, size, args).whole)
     except TemplateFailure:
         return None
     # The earlier question and all after it read the same beside the rest of the conversation and without it ...
@@ -62,9 +75,9 @@ def continued(
     if shared < 0 or before[shared:] != base.text[places[start] :]:
         return None
     # ... and what follows the last question changes nothing before it.
-    if not now.whole.startswith(before[: asked + offset]):
+    if not plain.startswith(before[: asked + offset]):
         return None
-    return ContinuedText(Text(base.text[:asked] + now.whole[asked + offset :], now.tail), shared)
+    return from_window(shared)
 
 
 def _asks(message: Message) -> bool:

@@ -40,6 +40,7 @@ __all__ = ["Draft", "Shown"]
 _encode = msgspec.msgpack.Encoder().encode
 _LOOKED_BACK = 8  # turns before whose prompt is looked for; an edit seldom goes further back
 _PER_MESSAGE = 8  # rendering a message that is known costs what tokenizing so many bytes does
+_CONTROL_TEXT = noted("prompt.control_text")
 _ENDING = 24  # tokens of an output that are looked at for an end-of-turn mark
 
 
@@ -97,7 +98,10 @@ class Draft:
         self._splicer = TemplateSplicer(
             builder.template,
             builder.traits,
-            [each.shown for each in known] if shown.marks is None else list(map(without_carriers, shown.messages)),
+            [
+                without_carriers(message) if each.control and shown.marks is not None else each.shown
+                for message, each in zip(shown.messages, known, strict=True)
+            ],
             shown.tools,
             notes,
             builder.end_tokens,
@@ -234,7 +238,7 @@ class Draft:
             return rendered, ()
         text, literal = self._shown.marks.taken_out(rendered)
         if literal:
-            self._notes.append(noted("prompt.control_text"))
+            self._notes.append(_CONTROL_TEXT)
         return text, literal
 
     def _begun_thinking(self, turn: RecalledTurn, message: Message) -> bool | None:
@@ -355,8 +359,11 @@ class Draft:
             return piece
         noted_before = len(self._notes)
         grows = self._continued(kept, end, args)
-        text = grows.text if grows is not None else self._splicer.head(end, args)
-        whole, literal = self._unmarked(text.whole)
+        if grows is not None:
+            text, whole, literal = grows.text, grows.text.whole, grows.literal
+        else:
+            text = self._splicer.head(end, args)
+            whole, literal = self._unmarked(text.whole)
         grown_text = grown(
             kept.text if kept is not None else None,
             self._builder.tokenizer,
@@ -368,7 +375,9 @@ class Draft:
             tools=self._tools,
             literal=literal,
         )
-        notes = tuple(dict.fromkeys(self._notes[noted_before:]))
+        # In the order in which a rendering of the whole text has them.
+        notes = tuple(sorted(dict.fromkeys(self._notes[noted_before:]), key=_CONTROL_TEXT.__eq__))
+        self._notes[noted_before:] = notes
         rendering = Rendering(key, grown_text, text.tail, notes, grows.shared if grows is not None else None)
         self._builder.renderings.put(opening, rendering)
         piece = _as_tokenized(rendering)
@@ -377,11 +386,13 @@ class Draft:
 
     def _continued(self, kept: Rendering | None, end: int, args: Mapping[str, Any]) -> ContinuedText | None:
         """The text of a conversation that went on, where a part of it tells the whole."""
-        if kept is None or self._shown.marks is not None or not self._traits.fixed_history:
+        if kept is None or not self._traits.fixed_history:
             return None
         before = len(self._notes)
         self._notes.extend(kept.notes)
-        text = continued(self._splicer, kept.text, kept.window, self._messages, self._digests, end, args)
+        text = continued(
+            self._splicer, kept.text, kept.window, self._messages, self._digests, end, args, self._unmarked
+        )
         if text is None:
             del self._notes[before:]
         return text

@@ -25,7 +25,8 @@ __all__ = ["GrownText", "Rendering", "RenderingCache", "common_items", "grown"]
 
 class GrownText(msgspec.Struct, frozen=True, gc=False):
     """A text with everything that was found in it. `limit` is where its generation header begins; `digests` name the
-    messages it shows; the tools' names are found before `tools_end`; `starts` count the tokens before each label."""
+    messages it shows; the tools' names are found before `tools_end`; `starts` count the tokens before each label; the
+    spans `literal` are text whatever they spell."""
 
     text: str
     limit: int
@@ -38,11 +39,14 @@ class GrownText(msgspec.Struct, frozen=True, gc=False):
     starts: list[int]
     ids: TokenIds
     sections: tuple[Section, ...]
+    literal: Sequence[tuple[int, int]] = ()
 
     @property
     def size(self) -> int:
         """Roughly its bytes."""
-        return 2 * len(self.text) + _TOKEN_BYTES * len(self.ids) + 200 * len(self.labels) + 500
+        return (
+            2 * len(self.text) + _TOKEN_BYTES * len(self.ids) + 200 * len(self.labels) + 120 * len(self.literal) + 500
+        )
 
 
 class Rendering(msgspec.Struct, frozen=True, gc=False):
@@ -108,7 +112,9 @@ def grown(
         labels = labels_of(found, offered, limit, tail=bool(tail), start=start, end=end)
         ids, starts = tokenized(tokenizer, text, labels, literal)
         sections, whole = sections_of(labels, starts, len(ids)), TokenIds(ids)
-        return GrownText(text, limit, digests[:end], found, offered, tools_end, missed, labels, starts, whole, sections)
+        return GrownText(
+            text, limit, digests[:end], found, offered, tools_end, missed, labels, starts, whole, sections, literal
+        )
     last = base.found[kept - 1]
     labelling = label_messages(text, limit, messages, range(last.index + 1, end), last.at + 1)
     found = base.found[:kept] + labelling.found
@@ -125,7 +131,7 @@ def grown(
         same -= 1
     sections = base.sections[:same] + sections_of(fresh, starts[place:], len(whole))
     return GrownText(
-        text, limit, digests[:end], found, base.tools, base.tools_end, missed, labels, starts, whole, sections
+        text, limit, digests[:end], found, base.tools, base.tools_end, missed, labels, starts, whole, sections, literal
     )
 
 
