@@ -3,10 +3,10 @@
     python -m benchmarks turn_cost [--rounds 3] [--cases growing,same,edited,spelled]
 
 20 messages of 8K characters, the same with the thirty tools that a coding agent offers (75 KB), and 200 of 200K (about
-50K tokens), ten tokens of answer. growing: each request adds the
-last answer and a new question, as agents do; same: the request again; edited: growing, and a message in the middle
-changed each time; spelled: growing, and an early message speaks of control tokens. Each gateway, API and round has a conversation of its own, so that nothing was prepared by another
-API's turns.
+50K tokens), ten tokens of answer. growing: each request adds the last answer and a new question, as agents do; same:
+the request again; edited: growing, and a message in the middle changed each time; spelled: growing, and an early
+message speaks of control tokens. Each gateway, API and round has a conversation of its own, so that nothing was
+prepared by another API's turns.
 """
 
 from __future__ import annotations

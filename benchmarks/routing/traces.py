@@ -17,7 +17,7 @@ import msgspec
 
 from benchmarks.routing.agents import VOCABULARY, Agent, Turn, scaffold
 from turnwire.capture.format import CapturedTurn
-from turnwire.continuity.tracker import shared_prefix
+from turnwire.shared_prefix import shared_prefix
 
 FOLDER = Path(__file__).with_name("traces")
 _SIDE = frozenset({"title", "auxiliary", "background"})

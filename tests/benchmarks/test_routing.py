@@ -16,7 +16,7 @@ from benchmarks.routing.result import IndexRun, Run, WorkersRun
 from benchmarks.routing.traces import TracedAgent, TracedTurn, copies, shipped, traced
 from tests.capture.made import turn
 
-from turnwire.continuity.tracker import shared_prefix
+from turnwire.shared_prefix import shared_prefix
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,9 +11,9 @@ from hashlib import blake2b
 
 import msgspec
 
-from turnwire.continuity.shared_prefix import shared_prefix
 from turnwire.continuity.verdict import Cause
 from turnwire.conventions import without_billing
+from turnwire.shared_prefix import shared_prefix
 from turnwire.turns import (
     Block,
     Conversation,

@@ -17,8 +17,8 @@ from typing import Protocol
 import msgspec
 
 from turnwire.continuity.causes import Found, attribute, related
-from turnwire.continuity.shared_prefix import shared_prefix
 from turnwire.continuity.verdict import Verdict
+from turnwire.shared_prefix import shared_prefix
 from turnwire.token_ids import packed_ids
 from turnwire.tool_sets import tool_set
 from turnwire.turns import Conversation, Note, TextBlock

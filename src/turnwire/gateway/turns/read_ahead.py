@@ -14,7 +14,6 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from turnwire.continuity.tracker import shared_prefix
 from turnwire.engines.interface import GenerateRequest
 from turnwire.engines.pool.pool import WorkerPool
 from turnwire.gateway.turns.asking import hints_of
@@ -23,6 +22,7 @@ from turnwire.gateway.turns.runtime import ModelRuntime
 from turnwire.gateway.turns.turn import Turn
 from turnwire.prompts.prompt import Prompt
 from turnwire.protocols.reply import Reply
+from turnwire.shared_prefix import shared_prefix
 from turnwire.token_ids import packed_ids
 from turnwire.turns import Block, Conversation, Message, Note, Sampling, TextBlock, ToolCallBlock, ToolResultBlock
 
