@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from array import array
 from collections.abc import Sequence
 
@@ -39,6 +40,16 @@ def test_a_cut_far_back_gives_the_same_text(dropped: int) -> None:
     assert base.json
     grown = base.grown(9000 - dropped, array("I", [7, 8]))
     assert grown.json == msgspec.json.encode([*range(9000 - dropped), 7, 8])
+
+
+def test_text_that_is_cut_anywhere_is_cut_at_an_id() -> None:
+    dice = random.Random(5)
+    ids = [dice.randrange(10 ** dice.randrange(1, 10)) for _ in range(2500)]
+    base = TokenIds(ids)
+    assert base.json
+    for kept in (*range(1, 2500, 19), 2499, 2500):
+        grown = base.grown(kept, array("I", [3]))
+        assert grown.json == msgspec.json.encode([*ids[:kept], 3]), kept
 
 
 def test_they_are_a_sequence_like_any_other() -> None:

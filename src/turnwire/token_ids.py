@@ -1,7 +1,7 @@
 """The token ids of a prompt, kept so that the next prompt can be made from them without touching each one.
 
 Promise: a sequence of whole numbers that never changes, equal to any other sequence of the same numbers. Growing one
-copies four bytes for each id that stays; its JSON text is written once, and of one that grew only the new end.
+copies four bytes for each id that stays; its JSON text is written once, and of one that grew only what is new.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 __all__ = ["TokenIds", "ids_json", "ids_msgpack", "packed_ids"]
 
 _encode = msgspec.json.Encoder().encode
-_NEAR = 4096  # ids; to write the whole text anew takes less time than to step over more of them
+_NEAR = 256  # ids; to step over more of them takes longer than to count
 
 
 class TokenIds(Sequence[int]):
@@ -59,11 +59,9 @@ class TokenIds(Sequence[int]):
 
     def _written(self) -> bytes:
         text, size, kept = self._base or (b"", 0, 0)
-        if not 0 < kept < len(self.packed) or size - kept > _NEAR:
+        if not 0 < kept < len(self.packed):
             return _encode(self.packed.tolist())
-        end = len(text) - 1
-        for _ in range(size - kept):
-            end = text.rfind(b",", 0, end)
+        end = _end_of(text, size, kept)
         # Joined from a view: of hundreds of kilobytes every copy counts.
         return b"".join((memoryview(text)[:end], b",", memoryview(_encode(self.packed[kept:].tolist()))[1:]))
 
@@ -107,6 +105,26 @@ class TokenIds(Sequence[int]):
 
     def __repr__(self) -> str:
         return f"TokenIds({self.packed.tolist()!r})"
+
+
+def _end_of(text: bytes, size: int, kept: int) -> int:
+    """Where the first `kept` of the `size` ids of a JSON list end."""
+    low, high, more = 0, len(text) - 1, kept
+    if size - kept > _NEAR:
+        # The end is behind `low`, with `more` ids between them, and not behind `high`.
+        while high - low > _NEAR:
+            middle = (low + high) // 2
+            passed = text.count(b",", low, middle)
+            if passed < more:
+                low, more = middle, more - passed
+            else:
+                high = middle
+        for _ in range(more):
+            low = text.find(b",", low) + 1
+        return low - 1
+    for _ in range(size - kept):
+        high = text.rfind(b",", 0, high)
+    return high
 
 
 def packed_ids(ids: Sequence[int]) -> array[int]:

@@ -258,6 +258,26 @@ def test_only_what_is_new_is_shown_to_the_template(said: str) -> None:
         messages = (*messages, Message(role="assistant", blocks=(TextBlock(text=f"Answer {step}"),)))
 
 
+@pytest.mark.parametrize("name", ["own", "qwen3"])
+@pytest.mark.parametrize("said", ["Be brief.", "Never write <|im_start|> or </think>."])
+def test_what_an_agent_tells_every_conversation_is_tokenized_once(
+    name: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warm = PromptBuilder(remembering(name).template, PrefixTokenizer(own()), traits=remembering(name).traits)
+    asked_for: list[str] = []
+    encode = PrefixTokenizer.encode
+    monkeypatch.setattr(PrefixTokenizer, "encode", lambda self, text: asked_for.append(text) or encode(self, text))
+    system = Message(role="system", blocks=(TextBlock(text=f"{said} {'Look twice. ' * 400}"),))
+    tools = (Tool(name="look", description="Looks."), Tool(name="go"))
+    for question in ("Who?", "What is <think>?", "Where?\n\nAnd why?", "Who?", "|> is how it ends"):
+        asked = (system, Message(role="user", blocks=(TextBlock(text=question),)))
+        conversation = Conversation(model="m", messages=asked, tools=tools)
+        asked_for.clear()
+        prompt = outcome(warm, conversation, None)
+        assert question == "Who?" or sum(map(len, asked_for)) < len(system.text)
+        assert prompt == outcome(PromptBuilder(warm.template, own(), traits=warm.traits), conversation, None)
+
+
 def test_words_that_spell_control_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     builder = PromptBuilder(template("qwen3"), PrefixTokenizer(own()))
     looked: list[str] = []
@@ -338,5 +358,7 @@ def test_caches_stay_within_their_bounds() -> None:
     renderings = RenderingCache(max_bytes=50_000)
     for number in range(50):
         text = grown(None, tokenizer, f"<|im_start|>user\n{number}" * 20, "", (), (), end=0)
-        renderings.put(str(number % 40).encode(), Rendering(b"", text, "", ()))
+        renderings.put(str(number % 40).encode(), Rendering(b"", text, "", ()), str(number).encode())
     assert 0 < len(renderings) < 40
+    assert renderings.beside(b"49") is not None
+    assert renderings.beside(b"0") is None

@@ -73,6 +73,15 @@ class _Found(msgspec.Struct, gc=False):
     settled: bool = True
 
 
+class _HeadKeys(msgspec.Struct, frozen=True, gc=False):
+    """Digests of what a text depends on: all of it (`whole`), what all texts of its conversation have in common, and
+    what those of one agent have."""
+
+    whole: bytes
+    opening: bytes
+    beginning: bytes
+
+
 class Draft:
     """The prompt of one conversation in its stable form. `offered` is what is known of its tools, `known` of each
     message."""
@@ -113,7 +122,7 @@ class Draft:
         self._sizes = [each.size for each in known]
         self._scope: str | None = None
         self._found = _Found({}, settled=False)
-        self._keys: tuple[tuple[int, _SplicedTurn | None], bytes, bytes] | None = None
+        self._keys: tuple[tuple[int, _SplicedTurn | None], _HeadKeys] | None = None
 
     def look_up(self, recall: Recall | None) -> None:
         """Find the turns that are put in as tokens."""
@@ -140,9 +149,9 @@ class Draft:
             if not self._traits.turn_ends.local:
                 shown = len(self._messages)
         else:
-            key, opening, _ = self._head_keys(first, self._found.turns.get(first))
-            kept = self._builder.renderings.get(opening)
-            if kept is not None and kept.key == key:
+            keys, _ = self._head_keys(first, self._found.turns.get(first))
+            kept = self._builder.renderings.get(keys.opening)
+            if kept is not None and kept.key == keys.whole:
                 start, shown = first, len(self._messages) - first
             else:
                 start = common_items(kept.text.digests, self._digests[:first]) if kept is not None else 0
@@ -338,25 +347,30 @@ class Draft:
         switch = self._traits.thinking_on if thinking else self._traits.thinking_off
         return {**self._shown.args, **(switch or {})}
 
-    def _head_keys(self, end: int, before: _SplicedTurn | None) -> tuple[bytes, bytes, dict[str, Any]]:
-        """What the text before the turn at `end` depends on, what all texts of its conversation have in common, and the
-        template's switches for it."""
+    def _head_keys(self, end: int, before: _SplicedTurn | None) -> tuple[_HeadKeys, dict[str, Any]]:
+        """What the text before the turn at `end` is known by, and the template's switches for it."""
         args = self._args(before)
         if self._keys is None or self._keys[0] != (end, before):
             frame = _digest(self._frame, _encode(sorted(args.items())))
-            opening = _digest(b"opening", frame, self._chain(min(end, 2)))
-            self._keys = ((end, before), _digest(b"head", frame, self._chain(end)), opening)
-        return *self._keys[1:], args
+            keys = _HeadKeys(
+                _digest(b"head", frame, self._chain(end)),
+                _digest(b"opening", frame, self._chain(min(end, 2))),
+                _digest(b"beginning", frame, self._chain(min(end, 1))),
+            )
+            self._keys = ((end, before), keys)
+        return self._keys[1], args
 
     def _head(self, end: int, before: _SplicedTurn | None) -> TokenizedText:
-        key, opening, args = self._head_keys(end, before)
-        kept = self._builder.renderings.get(opening)
-        if kept is not None and kept.key == key:
+        keys, args = self._head_keys(end, before)
+        renderings = self._builder.renderings
+        kept = renderings.get(keys.opening)
+        if kept is not None and kept.key == keys.whole:
             self._notes.extend(kept.notes)
             return _as_tokenized(kept)
-        piece = self._remembered(key)
+        piece = self._remembered(keys.whole)
         if piece is not None:
             return piece
+        beside = renderings.beside(keys.beginning) if kept is None else None
         noted_before = len(self._notes)
         grows = self._continued(kept, end, args)
         if grows is not None:
@@ -374,14 +388,15 @@ class Draft:
             end=end,
             tools=self._tools,
             literal=literal,
+            beside=beside.text if beside is not None else None,
         )
         # In the order in which a rendering of the whole text has them.
         notes = tuple(sorted(dict.fromkeys(self._notes[noted_before:]), key=_CONTROL_TEXT.__eq__))
         self._notes[noted_before:] = notes
-        rendering = Rendering(key, grown_text, text.tail, notes, grows.shared if grows is not None else None)
-        self._builder.renderings.put(opening, rendering)
+        rendering = Rendering(keys.whole, grown_text, text.tail, notes, grows.shared if grows is not None else None)
+        renderings.put(keys.opening, rendering, keys.beginning)
         piece = _as_tokenized(rendering)
-        self._builder.memory.put(key, piece)
+        self._builder.memory.put(keys.whole, piece)
         return piece
 
     def _continued(self, kept: Rendering | None, end: int, args: Mapping[str, Any]) -> ContinuedText | None:

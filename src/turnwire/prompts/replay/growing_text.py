@@ -15,9 +15,11 @@ import msgspec
 from turnwire.prompts.prompt import Section, Tokenizer
 from turnwire.prompts.replay.sections import FoundMessage, label_messages, label_tools, labels_of
 from turnwire.prompts.replay.tokenized_text import Label, sections_of, tokenized
+from turnwire.shared_prefix import shared_prefix
 from turnwire.token_ids import TokenIds
 from turnwire.turns import Message, Note, Tool
 
+_MOST_BEGINNINGS = 1024
 _TOKEN_BYTES = 12  # four packed, and what its number takes in JSON with a comma
 
 __all__ = ["GrownText", "Rendering", "RenderingCache", "common_items", "grown"]
@@ -62,13 +64,20 @@ class Rendering(msgspec.Struct, frozen=True, gc=False):
 
 
 class RenderingCache:
-    """The renderings used last, one for each conversation's opening, up to a number of bytes in all."""
+    """The renderings used last, one for each conversation's opening, up to a number of bytes in all. Of those with the
+    same beginning, which are conversations of one agent, the last can be found by it."""
 
     def __init__(self, max_bytes: int = 32 * 1024 * 1024) -> None:
         self._max = max_bytes
         self._held: OrderedDict[bytes, Rendering] = OrderedDict()
+        self._last: dict[bytes, bytes] = {}
         self._bytes = 0
         self._lock = Lock()
+
+    def beside(self, beginning: bytes) -> Rendering | None:
+        """The last rendering with this beginning."""
+        opening = self._last.get(beginning)
+        return self._held.get(opening) if opening is not None else None
 
     def get(self, opening: bytes) -> Rendering | None:
         with self._lock:
@@ -77,8 +86,11 @@ class RenderingCache:
                 self._held.move_to_end(opening)
             return found
 
-    def put(self, opening: bytes, rendering: Rendering) -> None:
+    def put(self, opening: bytes, rendering: Rendering, beginning: bytes) -> None:
         with self._lock:
+            if len(self._last) >= _MOST_BEGINNINGS:
+                self._last.clear()
+            self._last[beginning] = opening
             before = self._held.pop(opening, None)
             self._bytes += rendering.text.size - (before.text.size if before is not None else 0)
             self._held[opening] = rendering
@@ -101,8 +113,10 @@ def grown(
     tools: Sequence[Tool] = (),
     start: int = 0,
     literal: Sequence[tuple[int, int]] = (),
+    beside: GrownText | None = None,
 ) -> GrownText:
-    """`text`, which shows `messages[start:end]`, perhaps `tools`, and ends with `tail`. `base` shows the same tools."""
+    """`text`, which shows `messages[start:end]`, perhaps `tools`, and ends with `tail`. `base` shows the same tools;
+    `beside` is another text that may begin like this one."""
     limit = len(text) - len(tail or "")
     kept = _kept(base, tokenizer, text, limit, digests, end) if base is not None and start == 0 else 0
     if base is None or kept == 0:
@@ -110,8 +124,16 @@ def grown(
         offered, unseen, tools_end = label_tools(text, limit, tools)
         found, missed = labelling.found, [*((-1, name) for name in unseen), *labelling.missed]
         labels = labels_of(found, offered, limit, tail=bool(tail), start=start, end=end)
-        ids, starts = tokenized(tokenizer, text, labels, literal)
-        sections, whole = sections_of(labels, starts, len(ids)), TokenIds(ids)
+        other = base if base is not None else beside
+        same = _same_labels(other, tokenizer, text, labels, literal) if other is not None and start == 0 else 0
+        if other is not None and same:
+            before = other.starts[same]
+            ids, starts = tokenized(tokenizer, text, labels[same:], literal, at=labels[same].start, before=before)
+            starts, whole = other.starts[:same] + starts, other.ids.grown(before, ids)
+        else:
+            ids, starts = tokenized(tokenizer, text, labels, literal)
+            whole = TokenIds(ids)
+        sections = sections_of(labels, starts, len(whole))
         return GrownText(
             text, limit, digests[:end], found, offered, tools_end, missed, labels, starts, whole, sections, literal
         )
@@ -135,10 +157,24 @@ def grown(
     )
 
 
+def _same_labels(
+    other: GrownText, tokenizer: Tokenizer, text: str, labels: Sequence[Label], literal: Sequence[tuple[int, int]]
+) -> int:
+    """How many leading labels two texts share, where all before the next label is the same in both and can be cut from
+    what follows."""
+    common = shared_prefix(other.text, text)
+    for same in range(common_items(other.labels, labels) - 1, 0, -1):
+        at = labels[same].start
+        if at <= common and tokenizer.may_cut(text, at) and tokenizer.may_cut(other.text, at):
+            here, there = ([span for span in spans if span[0] < at] for spans in (literal, other.literal))
+            return same if here == there and all(last <= at for _, last in here) else 0
+    return 0
+
+
 def _kept(base: GrownText, tokenizer: Tokenizer, text: str, limit: int, digests: Sequence[bytes], end: int) -> int:
     """How many found messages of `base` are found alike in `text`, and the last of them at a place where it can be
     cut."""
-    common = min(_common(base.text, text), base.limit, limit)
+    common = min(shared_prefix(base.text, text), base.limit, limit)
     same = common_items(base.digests, digests[:end])
     kept = len(base.found)
     while kept:
@@ -158,22 +194,7 @@ def _kept(base: GrownText, tokenizer: Tokenizer, text: str, limit: int, digests:
     return kept
 
 
-def _common(one: str, other: str) -> int:
-    """How many leading characters two texts share."""
-    size = min(len(one), len(other))
-    if one[:size] == other[:size]:
-        return size
-    low, high = 0, size  # they share `low` characters and not `high`
-    while high - low > 1:
-        middle = (low + high) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-def common_items(one: Sequence[bytes], other: Sequence[bytes]) -> int:
+def common_items(one: Sequence[object], other: Sequence[object]) -> int:
     """How many leading items two lists share."""
     size = min(len(one), len(other))
     if one[:size] == other[:size]:
