@@ -16,7 +16,8 @@ import msgspec
 __all__ = ["TokenIds", "ids_json", "ids_msgpack", "packed_ids"]
 
 _encode = msgspec.json.Encoder().encode
-_NEAR = 256  # ids; to step over more of them takes longer than to count
+_WIDEST = 11  # bytes of an id with its comma
+_NEAR = 128  # bytes; in fewer, ids are looked at one by one
 
 
 class TokenIds(Sequence[int]):
@@ -110,21 +111,22 @@ class TokenIds(Sequence[int]):
 def _end_of(text: bytes, size: int, kept: int) -> int:
     """Where the first `kept` of the `size` ids of a JSON list end."""
     low, high, more = 0, len(text) - 1, kept
-    if size - kept > _NEAR:
-        # The end is behind `low`, with `more` ids between them, and not behind `high`.
-        while high - low > _NEAR:
-            middle = (low + high) // 2
-            passed = text.count(b",", low, middle)
-            if passed < more:
-                low, more = middle, more - passed
-            else:
-                high = middle
-        for _ in range(more):
-            low = text.find(b",", low) + 1
-        return low - 1
-    for _ in range(size - kept):
-        high = text.rfind(b",", 0, high)
-    return high
+    if kept < size - kept:
+        high = min(high, _WIDEST * kept + 1)
+    else:
+        low = max(low, high - _WIDEST * (size - kept))
+        more = text.count(b",", low, high) - (size - kept) + 1
+    # They end at the comma behind `low` that is number `more`, and before `high`.
+    while high - low > _NEAR:
+        middle = (low + high) // 2
+        passed = text.count(b",", low, middle)
+        if passed < more:
+            low, more = middle, more - passed
+        else:
+            high = middle
+    for _ in range(more):
+        low = text.find(b",", low) + 1
+    return low - 1
 
 
 def packed_ids(ids: Sequence[int]) -> array[int]:
