@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from turnwire.gateway.stores import responses
 from turnwire.gateway.stores.store import (
     MemoryStore,
     Retention,
@@ -22,6 +24,7 @@ from turnwire.gateway.stores.store import (
     open_store,
 )
 from turnwire.prompts.recall.seals import Sealer
+from turnwire.protocols.responses import StoredResponse
 
 Opener = Callable[..., Awaitable[Store]]
 
@@ -219,3 +222,20 @@ async def test_a_kill_in_the_middle_of_writes_loses_nothing_that_was_confirmed(t
 def test_unusable_specs_are_explained(spec: str) -> None:
     with pytest.raises(StoreError, match=r"write memory|cannot be opened"):
         open_store(spec, Retention())
+
+
+@pytest.mark.parametrize("large", [False, True])
+async def test_a_large_response_is_packed_beside_the_event_loop(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: set[int] = set()
+
+    def watched(work: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+        return lambda data: (threads.add(threading.get_ident()), work(data))[1]
+
+    monkeypatch.setattr(responses, "_packed", watched(responses._packed))
+    monkeypatch.setattr(responses, "_expanded", watched(responses._expanded))
+    kept = responses.ResponseStore(open_store("memory", Retention()))
+    item = {"type": "message", "role": "user", "content": "word " * (300_000 if large else 300)}
+    response = StoredResponse(id="resp_1", created=1, document=b'{"output":[]}', input_items=(item,))
+    await kept.put("a", response)
+    assert await kept.get("a", "resp_1") == response
+    assert bool(threads - {threading.get_ident()}) is large

@@ -29,6 +29,11 @@ __all__ = ["ResponseLog", "ResponseStore", "RunningResponse", "turn_of"]
 log = logging.getLogger("turnwire.responses")
 
 _PACK = zstandard.ZstdCompressor(level=1)
+"""The event loop's; no two threads may use one."""
+
+_LARGE = 1024 * 1024
+"""Bytes from which on to compress or expand them would hold the event loop for milliseconds."""
+
 _MAX_ENTRY = 256 * 1024 * 1024
 _MAX_FRAMES = 4 * 1024 * 1024
 _KEPT_LOGS = 64
@@ -247,7 +252,8 @@ class ResponseStore:
 
     async def put(self, tenant: str, response: StoredResponse, *, holder: str | None = None) -> None:
         """Keep a response; with `holder`, only if that one has its lease."""
-        packed = _PACK.compress(msgspec.msgpack.encode(response))
+        raw = msgspec.msgpack.encode(response)
+        packed = await asyncio.to_thread(_packed, raw) if len(raw) > _LARGE else _PACK.compress(raw)
         if not await self._store.put(_space(tenant), response.id, packed, holder=holder):
             log.warning("response %s was given up while it ran; its end is not kept", response.id)
 
@@ -278,7 +284,8 @@ class ResponseStore:
         data = await self._store.get(_space(tenant), response_id)
         if data is None:
             return None
-        return _STORED.decode(zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_ENTRY))
+        large = zstandard.frame_content_size(data) > _LARGE
+        return _STORED.decode(await asyncio.to_thread(_expanded, data) if large else _expanded(data))
 
     async def cancel(self, tenant: str, response_id: str) -> StoredResponse | None:
         """End a background response, whichever gateway runs it; the response as it then is."""
@@ -369,6 +376,14 @@ def _ended(response: StoredResponse, status: str, error: str | None = None) -> S
     if error is not None:
         document["error"] = {"code": "server_error", "message": error}
     return msgspec.structs.replace(response, document=msgspec.json.encode(document))
+
+
+def _packed(raw: bytes) -> bytes:
+    return zstandard.ZstdCompressor(level=1).compress(raw)
+
+
+def _expanded(packed: bytes) -> bytes:
+    return zstandard.ZstdDecompressor().decompress(packed, max_output_size=_MAX_ENTRY)
 
 
 def _space(tenant: str) -> str:
