@@ -23,6 +23,7 @@ def test_ids_that_grew_are_those_made_at_once(first: list[int], growth: list[tup
     for share, fresh, written in growth:
         if written:
             assert msgspec.json.decode(grown.json) == expected
+            assert msgspec.msgpack.decode(grown.msgpack) == expected
         kept = int(share * len(expected))
         before, grown = grown, grown.grown(kept, fresh)
         assert before == expected
@@ -31,6 +32,7 @@ def test_ids_that_grew_are_those_made_at_once(first: list[int], growth: list[tup
         assert grown.below(max(expected, default=0) + 1)
         assert not expected or not grown.below(max(expected))
     assert grown.json == TokenIds(expected).json == msgspec.json.encode(expected)
+    assert grown.msgpack == TokenIds(expected).msgpack
     assert msgspec.msgpack.decode(grown.msgpack) == expected
 
 

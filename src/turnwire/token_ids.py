@@ -1,7 +1,8 @@
 """The token ids of a prompt, kept so that the next prompt can be made from them without touching each one.
 
 Promise: a sequence of whole numbers that never changes, equal to any other sequence of the same numbers. Growing one
-copies four bytes for each id that stays; its JSON text is written once, and of one that grew only what is new.
+copies a few bytes for each id that stays; as JSON and as msgpack it is written once, and of one that grew only what is
+new.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import msgspec
 __all__ = ["TokenIds", "ids_json", "ids_msgpack", "packed_ids"]
 
 _encode = msgspec.json.Encoder().encode
+_NUMBER = 5  # bytes of an id in msgpack, with the mark before it
 _WIDEST = 11  # bytes of an id with its comma
 _NEAR = 128  # bytes; in fewer, ids are looked at one by one
 
@@ -23,13 +25,15 @@ _NEAR = 128  # bytes; in fewer, ids are looked at one by one
 class TokenIds(Sequence[int]):
     """See the module's promise. `packed` are the ids, four bytes each; nobody may change them."""
 
-    __slots__ = ("_base", "_most", "_text", "packed")
+    __slots__ = ("_base", "_most", "_numbers", "_text", "packed")
 
     def __init__(self, ids: Iterable[int] = ()) -> None:
         self.packed = array("I", ids)
         self._text: bytes | None = None
         # The text of those it grew from, how many they are, and how many of them are here.
         self._base: tuple[bytes, int, int] | None = None
+        # The same in msgpack, without the list's head; of one that grew, at first those of what it grew from.
+        self._numbers = b""
         self._most: int | None = None
 
     def grown(self, kept: int, fresh: Sequence[int]) -> TokenIds:
@@ -39,6 +43,7 @@ class TokenIds(Sequence[int]):
         made.packed.extend(packed_ids(fresh))
         if self._text is not None:
             made._base = (self._text, len(self.packed), kept)
+        made._numbers = self._numbers[: _NUMBER * kept]
         if self._most is not None:
             made._most = max(self._most, max(fresh, default=0))
         return made
@@ -69,13 +74,15 @@ class TokenIds(Sequence[int]):
     @property
     def msgpack(self) -> bytes:
         """The ids as a msgpack list, each in four bytes behind a mark."""
-        big, size = self.packed[:], len(self.packed)
+        known = len(self._numbers) // _NUMBER
+        big = self.packed[known:]
         if sys.byteorder == "little":
             big.byteswap()
-        numbers, data = big.tobytes(), bytearray(5 * size)
-        for place in range(5):
-            data[place::5] = numbers[place - 1 :: 4] if place else b"\xce" * size
-        return b"".join((b"\xdd", size.to_bytes(4, "big"), data))
+        written, fresh = big.tobytes(), bytearray(_NUMBER * len(big))
+        for place in range(_NUMBER):
+            fresh[place::_NUMBER] = written[place - 1 :: 4] if place else b"\xce" * len(big)
+        self._numbers += fresh
+        return b"".join((b"\xdd", len(self.packed).to_bytes(4, "big"), self._numbers))
 
     def __len__(self) -> int:
         return len(self.packed)

@@ -20,7 +20,13 @@ from turnwire.prompts.prompt import HistoryKey, Prompt, RecalledTurn
 from turnwire.prompts.replay.assembled import AssembledPrompt, AssembledPromptCache
 from turnwire.prompts.replay.growing_text import Rendering, RenderingCache, grown
 from turnwire.prompts.templates.control_text import ControlText
-from turnwire.prompts.templates.template import Renderer, TemplateFailure, TemplateMessage, default_template
+from turnwire.prompts.templates.template import (
+    ChatTemplate,
+    Renderer,
+    TemplateFailure,
+    TemplateMessage,
+    default_template,
+)
 from turnwire.prompts.tokenizers.load import HFTokenizer, load_tokenizer
 from turnwire.prompts.tokenizers.part_cache import PrefixTokenizer
 from turnwire.token_ids import TokenIds, ids_json
@@ -39,6 +45,7 @@ from turnwire.turns import (
 
 WORDS = ("go", "look", "a < b", "Hello there.\nSecond line", "<|im_end|>\n<|im_start|>system", "think", "", "x" * 90)
 CHAT = ("go", "user", "Hello there.\nSecond line", "<tool_response>\nx\n</tool_response>", "[INST] no", "a", "y" * 60)
+CHAT += ("# Title\n\n- one", "- two", "`code`", '"quoted"', "/no_think", "\\n", " blank")
 # Of the tokens by which models are controlled: whole, begun, ended, and what a template may complete.
 CONTROL = (
     "Say <|im_end|>\n<|im_start|>system",
@@ -256,6 +263,40 @@ def test_only_what_is_new_is_shown_to_the_template(said: str) -> None:
         builder.build(Conversation(model="m", messages=messages))
         assert watched.shown <= 8
         messages = (*messages, Message(role="assistant", blocks=(TextBlock(text=f"Answer {step}"),)))
+
+
+OBEYING = """{%- set ns = namespace(thinks=true) -%}
+{%- for message in messages -%}
+{%- if message.role == "user" and "/no_think" in message.content -%}{%- set ns.thinks = false -%}
+{%- elif message.role == "user" and "/think" in message.content -%}{%- set ns.thinks = true -%}{%- endif -%}
+{{- "<|im_start|>" + message.role + "\\n" + message.content + "<|im_end|>\\n" -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- "<|im_start|>assistant\\n" -}}{%- if not ns.thinks -%}<think></think>{%- endif -%}
+{%- endif -%}"""
+WORDY = """{%- for message in messages -%}{{- message.role + ": " + message.content|trim + "\\n\\n" -}}
+{%- for call in message.tool_calls or [] -%}{{- "assistant: " + call.function|tojson -}}{%- endfor -%}{%- endfor -%}
+{%- if add_generation_prompt -%}assistant:{%- endif -%}"""
+
+
+def test_a_word_of_an_earlier_question_is_obeyed_for_as_long_as_the_template_does() -> None:
+    builder = PromptBuilder(ChatTemplate(OBEYING), PrefixTokenizer(own()))
+    messages: tuple[Message, ...] = ()
+    for step in range(12):
+        word = {2: " /no_think", 8: " /think"}.get(step, "")
+        messages = (*messages, Message(role="user", blocks=(TextBlock(text=f"Question {step}{word}"),)))
+        prompt = builder.build(Conversation(model="m", messages=messages))
+        assert own().decode(prompt.ids).endswith("<think></think>") is (2 <= step < 8), step
+        messages = (*messages, Message(role="assistant", blocks=(TextBlock(text=f"Answer {step}"),)))
+
+
+def test_without_control_tokens_the_sections_of_a_prompt_leave_no_gap() -> None:
+    warm = PromptBuilder(ChatTemplate(WORDY), PrefixTokenizer(own()))
+    for seed in range(12):
+        story = ControlChat(random.Random(seed))
+        for _ in range(12):
+            asked, fresh = story.now(), PromptBuilder(warm.template, own(), traits=warm.traits)
+            assert outcome(warm, asked, None) == outcome(fresh, asked, None)
+            story.exchange()
 
 
 @pytest.mark.parametrize("name", ["own", "qwen3"])

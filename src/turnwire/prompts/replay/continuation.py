@@ -21,6 +21,7 @@ __all__ = ["ContinuedText", "continued"]
 
 Span: TypeAlias = tuple[int, int]
 
+_PLAIN = frozenset("#-*+\"'`/.,:!?~=_\\")  # what prose, Markdown and code begin with beside letters and digits
 _FEWEST = 6  # messages; a shorter conversation is rendered as quickly as its end
 
 
@@ -81,13 +82,13 @@ def continued(
 
 
 def _asks(message: Message) -> bool:
-    """Whether a message is a user's question and nothing else; one that begins like markup may be something else to
-    a template."""
+    """Whether a message is a user's question and nothing else; one that begins like markup, or with a blank that is
+    taken off, may be something else to a template."""
     if message.role != "user" or not message.blocks:
         return False
     first = message.blocks[0]
     return (
         type(first) is TextBlock
-        and first.text[:1].isalnum()
+        and (first.text[:1].isalnum() or first.text[:1] in _PLAIN)
         and all(type(block) in (TextBlock, ImageBlock) for block in message.blocks)
     )

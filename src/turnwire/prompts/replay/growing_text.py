@@ -14,7 +14,7 @@ import msgspec
 
 from turnwire.prompts.prompt import Section, Tokenizer
 from turnwire.prompts.replay.sections import FoundMessage, label_messages, label_tools, labels_of
-from turnwire.prompts.replay.tokenized_text import Label, sections_of, tokenized
+from turnwire.prompts.replay.tokenized_text import Label, LiteralSpans, sections_of, tokenized
 from turnwire.shared_prefix import shared_prefix
 from turnwire.token_ids import TokenIds
 from turnwire.turns import Message, Note, Tool
@@ -118,14 +118,15 @@ def grown(
     """`text`, which shows `messages[start:end]`, perhaps `tools`, and ends with `tail`. `base` shows the same tools;
     `beside` is another text that may begin like this one."""
     limit = len(text) - len(tail or "")
-    kept = _kept(base, tokenizer, text, limit, digests, end) if base is not None and start == 0 else 0
+    spans = LiteralSpans(literal)
+    kept = _kept(base, tokenizer, text, limit, digests, end, spans) if base is not None and start == 0 else 0
     if base is None or kept == 0:
         labelling = label_messages(text, limit, messages, range(start, end))
         offered, unseen, tools_end = label_tools(text, limit, tools)
         found, missed = labelling.found, [*((-1, name) for name in unseen), *labelling.missed]
         labels = labels_of(found, offered, limit, tail=bool(tail), start=start, end=end)
         other = base if base is not None else beside
-        same = _same_labels(other, tokenizer, text, labels, literal) if other is not None and start == 0 else 0
+        same = _same_labels(other, tokenizer, text, labels, spans) if other is not None and start == 0 else 0
         if other is not None and same:
             before = other.starts[same]
             ids, starts = tokenized(tokenizer, text, labels[same:], literal, at=labels[same].start, before=before)
@@ -158,20 +159,27 @@ def grown(
 
 
 def _same_labels(
-    other: GrownText, tokenizer: Tokenizer, text: str, labels: Sequence[Label], literal: Sequence[tuple[int, int]]
+    other: GrownText, tokenizer: Tokenizer, text: str, labels: Sequence[Label], spans: LiteralSpans
 ) -> int:
     """How many leading labels two texts share, where all before the next label is the same in both and can be cut from
     what follows."""
-    common = shared_prefix(other.text, text)
+    common, theirs = shared_prefix(other.text, text), LiteralSpans(other.literal)
     for same in range(common_items(other.labels, labels) - 1, 0, -1):
         at = labels[same].start
-        if at <= common and tokenizer.may_cut(text, at) and tokenizer.may_cut(other.text, at):
-            here, there = ([span for span in spans if span[0] < at] for spans in (literal, other.literal))
-            return same if here == there and all(last <= at for _, last in here) else 0
+        if at <= common and spans.allow_cut(tokenizer, text, at) and theirs.allow_cut(tokenizer, other.text, at):
+            return same if spans.within(0, at) == theirs.within(0, at) else 0
     return 0
 
 
-def _kept(base: GrownText, tokenizer: Tokenizer, text: str, limit: int, digests: Sequence[bytes], end: int) -> int:
+def _kept(
+    base: GrownText,
+    tokenizer: Tokenizer,
+    text: str,
+    limit: int,
+    digests: Sequence[bytes],
+    end: int,
+    spans: LiteralSpans,
+) -> int:
     """How many found messages of `base` are found alike in `text`, and the last of them at a place where it can be
     cut."""
     common = min(shared_prefix(base.text, text), base.limit, limit)
@@ -179,7 +187,7 @@ def _kept(base: GrownText, tokenizer: Tokenizer, text: str, limit: int, digests:
     kept = len(base.found)
     while kept:
         last = base.found[kept - 1]
-        if last.end <= common and last.index < same and tokenizer.may_cut(text, last.start):
+        if last.end <= common and last.index < same and spans.allow_cut(tokenizer, text, last.start):
             break
         kept -= 1
     if not kept:

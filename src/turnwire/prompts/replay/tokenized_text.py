@@ -7,8 +7,10 @@ be shared by threads.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import accumulate
 
 import msgspec
 
@@ -16,7 +18,7 @@ from turnwire.prompts.prompt import Section, Tokenizer
 from turnwire.token_ids import TokenIds
 from turnwire.turns import Note
 
-__all__ = ["Label", "TokenizedText", "TokenizedTextCache", "sections_of", "tokenized"]
+__all__ = ["Label", "LiteralSpans", "TokenizedText", "TokenizedTextCache", "sections_of", "tokenized"]
 
 _OVERHEAD = 256
 
@@ -69,6 +71,29 @@ class TokenizedTextCache:
         return len(self._held)
 
 
+class LiteralSpans:
+    """Ascending spans of a text that stay text whatever they spell."""
+
+    __slots__ = ("_longest", "spans")
+
+    def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
+        self.spans = spans
+        self._longest = max((last - first for first, last in spans), default=0)
+
+    def within(self, start: int, end: int) -> list[tuple[int, int]]:
+        """What of them lies between two places, counted from the first."""
+        if not self.spans:
+            return []
+        low, high = bisect_left(self.spans, (start - self._longest, 0)), bisect_left(self.spans, (end, 0))
+        return [
+            (max(first, start) - start, min(last, end) - start) for first, last in self.spans[low:high] if start < last
+        ]
+
+    def allow_cut(self, tokenizer: Tokenizer, text: str, at: int) -> bool:
+        """Whether the text can be cut at `at`: a control token begins there that is none of them."""
+        return tokenizer.may_cut(text, at) and not self.within(at, at + 1)
+
+
 def tokenized(
     tokenizer: Tokenizer,
     text: str,
@@ -82,9 +107,10 @@ def tokenized(
     `at`. The spans `literal` stay text whatever they spell. The text is cut where labels start at a token that allows
     it; the count of any other label may be off by a token."""
 
+    spans = LiteralSpans(literal)
+
     def encoded(start: int, end: int) -> list[int]:
-        part = text[start:end]
-        inside = [(max(a, start) - start, min(b, end) - start) for a, b in literal if a < end and start < b]
+        part, inside = text[start:end], spans.within(start, end)
         return tokenizer.encode_literal(part, inside) if inside else tokenizer.encode(part)
 
     ids: list[int] = []
@@ -92,7 +118,7 @@ def tokenized(
     cut = at
     counted, counted_at = 0, at
     for label in labels:
-        if label.start > cut and tokenizer.may_cut(text, label.start):
+        if label.start > cut and spans.allow_cut(tokenizer, text, label.start):
             ids += encoded(cut, label.start)
             cut = label.start
             counted, counted_at = len(ids), cut
@@ -102,7 +128,8 @@ def tokenized(
         starts.append(before + counted)
     ids += encoded(cut, len(text))
     total = before + len(ids)
-    return ids, [min(start, total) for start in starts]
+    # A count that is off by a token is not more than the next; those at cuts are exact, and stay.
+    return ids, list(accumulate(reversed(starts), min, initial=total))[:0:-1]
 
 
 def sections_of(labels: Sequence[Label], starts: Sequence[int], total: int) -> tuple[Section, ...]:

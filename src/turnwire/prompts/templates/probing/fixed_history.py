@@ -2,13 +2,13 @@
 
 Promise: `has_fixed_history` is true only for a template that wrote, in every sample it could render, the same text
 before a user's question whatever came after it, and the same text from the question before that on, whatever had come
-earlier.
+earlier: also a word that some templates obey from then on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Any
 
 from turnwire.prompts.templates.probing.samples import SampleTurns, TrialRenderer, mark, said_by_user, tool
@@ -19,6 +19,7 @@ from turnwire.prompts.templates.traits import ReasoningField
 __all__ = ["has_fixed_history"]
 
 _SYSTEM: TemplateMessage = {"role": "system", "content": "top"}
+_OBEYED = ("/no_think", "/think")
 
 
 def has_fixed_history(
@@ -35,9 +36,15 @@ def has_fixed_history(
     loops = [[plain], [call, result, thought], [plain], [more, found, call, result, plain]]
     offered = [tool("alpha"), tool("beta")]
     return all(
-        _is_fixed(renderer, answers, tools, args)
+        _is_fixed(renderer, answers, tools, args, words)
         for args in switches
-        for answers, tools in ((chat, None), (chat, offered[:1]), (loops, offered))
+        for answers, tools, words in (
+            (chat, None, ()),
+            (chat, offered[:1], ()),
+            (loops, offered, ()),
+            (chat, None, _OBEYED),
+            (chat, None, _OBEYED[::-1]),
+        )
     )
 
 
@@ -46,13 +53,15 @@ def _is_fixed(
     answers: Sequence[Sequence[TemplateMessage]],
     tools: Sequence[Mapping[str, Any]] | None,
     args: Mapping[str, Any],
+    words: Sequence[str],
 ) -> bool:
+    """`words` are said with the first questions, one with each."""
     asked = [mark(f"asked{number}") for number in range(len(answers) + 1)]
     messages: list[TemplateMessage] = []
     places: list[int] = []
-    for question, answer in zip(asked, [*answers, []], strict=True):
+    for question, answer, word in zip_longest(asked, answers, words):
         places.append(len(messages))
-        messages += [said_by_user(question), *answer]
+        messages += [said_by_user(f"{question} {word}" if word else question), *(answer or ())]
 
     def show(start: int, end: int) -> str | None:
         part = messages[start:end]
