@@ -391,7 +391,7 @@ class Draft:
             beside=beside.text if beside is not None else None,
         )
         # In the order in which a rendering of the whole text has them.
-        notes = tuple(sorted(dict.fromkeys(self._notes[noted_before:]), key=_CONTROL_TEXT.__eq__))
+        notes = tuple(sorted(dict.fromkeys(self._notes[noted_before:]), key=lambda note: note == _CONTROL_TEXT))
         self._notes[noted_before:] = notes
         rendering = Rendering(keys.whole, grown_text, text.tail, notes, grows.shared if grows is not None else None)
         renderings.put(keys.opening, rendering, keys.beginning)
