@@ -32,7 +32,7 @@ class TokenIds(Sequence[int]):
         self._text: bytes | None = None
         # The text of those it grew from, how many they are, and how many of them are here.
         self._base: tuple[bytes, int, int] | None = None
-        # The same in msgpack, without the list's head; of one that grew, at first those of what it grew from.
+        # These ids in msgpack, without the list's head: as many of them as were written, here or where they grew from.
         self._numbers = b""
         self._most: int | None = None
 
@@ -41,7 +41,8 @@ class TokenIds(Sequence[int]):
         made = TokenIds()
         made.packed = self.packed[:kept]
         made.packed.extend(packed_ids(fresh))
-        if self._text is not None:
+        # A text of which little stays is not worth being held until this one is written.
+        if self._text is not None and 2 * kept >= len(self.packed):
             made._base = (self._text, len(self.packed), kept)
         made._numbers = self._numbers[: _NUMBER * kept]
         if self._most is not None:
@@ -74,15 +75,17 @@ class TokenIds(Sequence[int]):
     @property
     def msgpack(self) -> bytes:
         """The ids as a msgpack list, each in four bytes behind a mark."""
-        known = len(self._numbers) // _NUMBER
-        big = self.packed[known:]
+        # Read once and set once: several threads may ask.
+        numbers = self._numbers
+        big = self.packed[len(numbers) // _NUMBER :]
         if sys.byteorder == "little":
             big.byteswap()
         written, fresh = big.tobytes(), bytearray(_NUMBER * len(big))
         for place in range(_NUMBER):
             fresh[place::_NUMBER] = written[place - 1 :: 4] if place else b"\xce" * len(big)
-        self._numbers += fresh
-        return b"".join((b"\xdd", len(self.packed).to_bytes(4, "big"), self._numbers))
+        if fresh:
+            self._numbers = numbers = numbers + fresh
+        return b"".join((b"\xdd", len(self.packed).to_bytes(4, "big"), numbers))
 
     def __len__(self) -> int:
         return len(self.packed)
@@ -118,6 +121,8 @@ class TokenIds(Sequence[int]):
 def _end_of(text: bytes, size: int, kept: int) -> int:
     """Where the first `kept` of the `size` ids of a JSON list end."""
     low, high, more = 0, len(text) - 1, kept
+    if kept == size:
+        return high
     if kept < size - kept:
         high = min(high, _WIDEST * kept + 1)
     else:

@@ -289,6 +289,39 @@ def test_a_word_of_an_earlier_question_is_obeyed_for_as_long_as_the_template_doe
         messages = (*messages, Message(role="assistant", blocks=(TextBlock(text=f"Answer {step}"),)))
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        ("Which?\n- a\n- b", "- a\nplease", "a", "- b", "ok", "Thanks"),
+        ("Which one?\n1\n2", "1\nplease", "", "2", "ok", "Thanks"),
+    ],
+)
+def test_an_answer_that_lists_what_is_asked_next_is_not_taken_for_the_question(told: tuple[str, ...]) -> None:
+    warm, fresh = (PromptBuilder(template("qwen3"), PrefixTokenizer(own())) for _ in range(2))
+    told = ("Q one", "A one", "Q two", "A two", "Q three", "A three", "Q four", *told)
+    roles = ("user", "assistant") * len(told)
+    said = [Message(role=role, blocks=(TextBlock(text=text),)) for role, text in zip(roles, told, strict=False)]  # type: ignore[arg-type]
+    for end in range(1, len(said) + 1, 2):
+        warm.build(Conversation(model="m", messages=tuple(said[:end])))
+    whole = Conversation(model="m", messages=tuple(said))
+    assert outcome(warm, whole, None) == outcome(fresh, whole, None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_short_words_that_come_again_and_again_are_told_apart(seed: int) -> None:
+    dice, warm = random.Random(seed), remembering("qwen3")
+    said: list[Message] = []
+    for _ in range(12):
+        words = "\n".join(dice.choice(("a", "1", "", "- a")) for _ in range(dice.choice((1, 1, 2, 3))))
+        said.append(Message(role="user" if len(said) % 2 == 0 else "assistant", blocks=(TextBlock(text=words),)))
+        if len(said) % 2:
+            asked = Conversation(model="m", messages=tuple(said))
+            assert outcome(warm, asked, None) == outcome(
+                PromptBuilder(warm.template, own(), traits=warm.traits), asked, None
+            )
+
+
 def test_without_control_tokens_the_sections_of_a_prompt_leave_no_gap() -> None:
     warm = PromptBuilder(ChatTemplate(WORDY), PrefixTokenizer(own()))
     for seed in range(12):

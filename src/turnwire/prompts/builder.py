@@ -47,6 +47,13 @@ _HELD = attrgetter("held")
 _MARKED = attrgetter("marked")
 
 
+class _ToolWords(msgspec.Struct, frozen=True, gc=False):
+    """Of a set of tools: whether its words may become control, and whether they hold the first choice of a mark."""
+
+    control: bool
+    held: bool
+
+
 class PromptBuilder:
     """Builds prompts for one model: its template and tokenizer, what probing showed of the template, the operator's
     replay policy and stability options, and the tokens that may end a turn (by default those the template names).
@@ -88,7 +95,7 @@ class PromptBuilder:
         self.renderings = RenderingCache(self.bounds.renderings)
         self.assembled = AssembledPromptCache(self.bounds.prompts)
         self.plain_answers = PlainAnswers(tokenizer, self.end_tokens)
-        self._tool_sets: dict[bytes, tuple[bool, bool]] = {}
+        self._tool_sets: dict[bytes, _ToolWords] = {}
         self._marked_tools: WeakKeyDictionary[ToolSet, tuple[Tool, ...]] = WeakKeyDictionary()
         self._wishes: dict[tuple[Thinking, bytes], Wished] = {}
 
@@ -160,20 +167,19 @@ class PromptBuilder:
             found = self._wishes[key] = self.policy.wished(conversation, self.traits)
         return found
 
-    def _looked_through(self, offered: ToolSet) -> tuple[bool, bool]:
-        """Whether a tool's words may become control, and whether one holds the first choice of a mark; the same tools
-        come with every request."""
+    def _looked_through(self, offered: ToolSet) -> _ToolWords:
+        """What is known of the tools' words; the same tools come with every request."""
         key = offered.digest()
         found = self._tool_sets.get(key)
         if found is None:
             if len(self._tool_sets) >= _MOST_TOOL_SETS:
                 self._tool_sets.clear()
             control = self.control
-            found = any(map(control.in_tool, offered.tools)), control.holds_mark(offered.packed)
+            found = _ToolWords(any(map(control.in_tool, offered.tools)), control.holds_mark(offered.packed))
             self._tool_sets[key] = found
         return found
 
-    def _marked(self, offered: ToolSet, marks: Marks) -> tuple[Tool, ...]:
+    def _tools_marked(self, offered: ToolSet, marks: Marks) -> tuple[Tool, ...]:
         """The tools with the first choice of a mark."""
         found = self._marked_tools.get(offered)
         if found is None:
@@ -193,7 +199,7 @@ class PromptBuilder:
         control = self.control
         found = self.content_control != "allow" and (
             any(map(_CONTROL, known))
-            or self._looked_through(offered)[0]
+            or self._looked_through(offered).control
             or control.in_value(plan.args)
             or (begun is not None and control.in_text(begun))
         )
@@ -205,7 +211,7 @@ class PromptBuilder:
             )
         held = (
             any(map(_HELD, known))
-            or self._looked_through(offered)[1]
+            or self._looked_through(offered).held
             or control.holds_mark(_encode((plan.args, begun)))
         )
         if held:
@@ -220,7 +226,7 @@ class PromptBuilder:
         else:
             marks = control.first_marks()
             marked = tuple(map(_MARKED, known))
-            marked_tools = self._marked(offered, marks)
+            marked_tools = self._tools_marked(offered, marks)
         if begun is not None:
             begun = _continued(begun, marks)
         return Shown(marked, marked_tools, marks.value(plan.args), begun, marks)

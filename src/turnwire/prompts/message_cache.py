@@ -20,6 +20,7 @@ __all__ = ["KnownMessage", "MessageCache", "without_carriers"]
 
 _encode = msgspec.msgpack.Encoder().encode
 _OVERHEAD = 600
+_MARKED = 5  # times the bytes of a message with its marked copy, whose characters take two bytes each
 
 
 class KnownMessage(msgspec.Struct, frozen=True, gc=False):
@@ -63,7 +64,7 @@ class MessageCache:
             known = self._learnt(message, raw)
         with self._lock:
             self._young[message] = known
-            self._bytes += (len(raw) or 1024) * (2 if known.control else 1) + _OVERHEAD
+            self._bytes += (len(raw) or 1024) * (_MARKED if known.control else 1) + _OVERHEAD
             if self._bytes > self._half:
                 self._old, self._young, self._bytes = self._young, {}, 0
         return known

@@ -29,10 +29,10 @@ __all__ = ["ResponseLog", "ResponseStore", "RunningResponse", "turn_of"]
 log = logging.getLogger("turnwire.responses")
 
 _PACK = zstandard.ZstdCompressor(level=1)
-"""The event loop's; no two threads may use one."""
+"""Used by the event loop only: two threads may not share one."""
 
 _LARGE = 1024 * 1024
-"""Bytes from which on to compress or expand them would hold the event loop for milliseconds."""
+"""From this many bytes on, compressing or expanding would hold the event loop for milliseconds."""
 
 _MAX_ENTRY = 256 * 1024 * 1024
 _MAX_FRAMES = 4 * 1024 * 1024

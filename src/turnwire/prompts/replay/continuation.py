@@ -2,7 +2,7 @@
 
 Promise: `continued` gives what the template writes of the whole conversation, or None where that cannot be seen from a
 part of it. It asks for a template whose history was found fixed when it was probed, and compares what it leaves out
-with what is known: the whole end of the known text once for a conversation, its last exchange each time.
+with what is known: the whole end of the known text once for a conversation, its last exchange and question each time.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def continued(
             spans += [(first + shift, last + shift) for first, last in literal if last + shift > asked]
             return ContinuedText(Text(base.text[:asked] + plain[asked - shift :], now.tail), spans, shared)
 
-        if window is not None and plain.startswith(base.text[places[start] : asked], window):
+        # With the last question itself: words that an answer had listed may have been taken for the one before it.
+        if window is not None and plain.startswith(base.text[places[start] : base.limit], window):
             return from_window(window)
         before, _ = unmarked(splicer.window(start, size, args).whole)
     except TemplateFailure:
@@ -82,8 +83,8 @@ def continued(
 
 
 def _asks(message: Message) -> bool:
-    """Whether a message is a user's question and nothing else; one that begins like markup, or with a blank that is
-    taken off, may be something else to a template."""
+    """Whether a message is a user's question and nothing else; one that begins like markup, or with a blank that a
+    template may trim, may be something else to it."""
     if message.role != "user" or not message.blocks:
         return False
     first = message.blocks[0]

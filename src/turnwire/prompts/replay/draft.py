@@ -74,8 +74,8 @@ class _Found(msgspec.Struct, gc=False):
 
 
 class _HeadKeys(msgspec.Struct, frozen=True, gc=False):
-    """Digests of what a text depends on: all of it (`whole`), what all texts of its conversation have in common, and
-    what those of one agent have."""
+    """Digests of what a text depends on: all of it (`whole`), what all texts of its conversation have in common (its
+    `opening`), and what conversations with the same first message, tools and switches have (their `beginning`)."""
 
     whole: bytes
     opening: bytes

@@ -88,7 +88,7 @@ class RenderingCache:
 
     def put(self, opening: bytes, rendering: Rendering, beginning: bytes) -> None:
         with self._lock:
-            if len(self._last) >= _MOST_BEGINNINGS:
+            if beginning not in self._last and len(self._last) >= _MOST_BEGINNINGS:
                 self._last.clear()
             self._last[beginning] = opening
             before = self._held.pop(opening, None)
@@ -193,7 +193,7 @@ def _kept(
     if not kept:
         return 0
     last = base.found[kept - 1]
-    if base.tools_end > last.start:
+    if base.tools_end > last.start or spans.within(0, last.start) != LiteralSpans(base.literal).within(0, last.start):
         return 0
     # What was looked for in vain must not show in what is new, or a look at the whole text would have found it.
     for index, needle in base.missed:

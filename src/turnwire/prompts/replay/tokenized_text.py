@@ -81,7 +81,7 @@ class LiteralSpans:
         self._longest = max((last - first for first, last in spans), default=0)
 
     def within(self, start: int, end: int) -> list[tuple[int, int]]:
-        """What of them lies between two places, counted from the first."""
+        """The parts of them between two places, counted from the first place."""
         if not self.spans:
             return []
         low, high = bisect_left(self.spans, (start - self._longest, 0)), bisect_left(self.spans, (end, 0))
@@ -90,7 +90,7 @@ class LiteralSpans:
         ]
 
     def allow_cut(self, tokenizer: Tokenizer, text: str, at: int) -> bool:
-        """Whether the text can be cut at `at`: a control token begins there that is none of them."""
+        """Whether the text can be cut at `at`: a control token begins there, outside every span."""
         return tokenizer.may_cut(text, at) and not self.within(at, at + 1)
 
 
@@ -128,7 +128,7 @@ def tokenized(
         starts.append(before + counted)
     ids += encoded(cut, len(text))
     total = before + len(ids)
-    # A count that is off by a token is not more than the next; those at cuts are exact, and stay.
+    # A count that is off by a token is lowered to the next one; those at cuts are exact, and stay.
     return ids, list(accumulate(reversed(starts), min, initial=total))[:0:-1]
 
 

@@ -2,7 +2,7 @@
 
 Promise: `has_fixed_history` is true only for a template that wrote, in every sample it could render, the same text
 before a user's question whatever came after it, and the same text from the question before that on, whatever had come
-earlier: also a word that some templates obey from then on.
+earlier, even a word such as `/no_think` that some templates obey from then on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from turnwire.prompts.templates.traits import ReasoningField
 __all__ = ["has_fixed_history"]
 
 _SYSTEM: TemplateMessage = {"role": "system", "content": "top"}
-_OBEYED = ("/no_think", "/think")
+_OBEYED = (("/no_think", "/think"), ("/think", "/no_think"), ("/nothink", "/think"))
 
 
 def has_fixed_history(
@@ -42,8 +42,7 @@ def has_fixed_history(
             (chat, None, ()),
             (chat, offered[:1], ()),
             (loops, offered, ()),
-            (chat, None, _OBEYED),
-            (chat, None, _OBEYED[::-1]),
+            *((chat, None, words) for words in _OBEYED),
         )
     )
 
