@@ -119,15 +119,12 @@ class TokenIds(Sequence[int]):
 
 
 def _end_of(text: bytes, size: int, kept: int) -> int:
-    """Where the first `kept` of the `size` ids of a JSON list end."""
-    low, high, more = 0, len(text) - 1, kept
+    """Where the first `kept` of the `size` ids of a JSON list end, which are at least half of them."""
+    high = len(text) - 1
     if kept == size:
         return high
-    if kept < size - kept:
-        high = min(high, _WIDEST * kept + 1)
-    else:
-        low = max(low, high - _WIDEST * (size - kept))
-        more = text.count(b",", low, high) - (size - kept) + 1
+    low = max(0, high - _WIDEST * (size - kept))
+    more = text.count(b",", low, high) - (size - kept) + 1
     # They end at the comma behind `low` that is number `more`, and before `high`.
     while high - low > _NEAR:
         middle = (low + high) // 2
