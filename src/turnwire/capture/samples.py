@@ -8,11 +8,12 @@ all of another's continues that sample; any other begins a branch that says wher
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from turnwire.capture.format import MASKED, CapturedTurn, TokenStep
+from turnwire.shared_prefix import shared_prefix
 
 __all__ = ["FORMAT", "Branch", "Sample", "SampleTurn", "samples"]
 
@@ -113,18 +114,6 @@ def _sampled(turn: CapturedTurn) -> tuple[list[int], list[float | None]]:
     return mask, scores
 
 
-def _shared(one: Sequence[int], other: Sequence[int]) -> int:
-    size = min(len(one), len(other))
-    low, high = 0, size
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
 def samples(turns: Iterable[CapturedTurn], tokenizers: dict[str, str]) -> Iterator[Sample]:
     """The samples of captured turns, which come oldest first; `tokenizers` are the models' fingerprints. Turns without
     ids of their own, and turns in which a secret was masked, are left out."""
@@ -136,7 +125,7 @@ def samples(turns: Iterable[CapturedTurn], tokenizers: dict[str, str]) -> Iterat
         prompt = array("q", turn.prompt.ids)
         best, most = None, 0
         for line in lines:
-            shared = _shared(line.ids, prompt)
+            shared = shared_prefix(line.ids, prompt)
             if shared == len(line.ids):
                 best, most = line, shared
                 break
