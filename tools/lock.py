@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = {
-    "server": ("server", "embedded", "redis", "otel", "fast", "vllm-core", "kv-events"),
+    "server": ("server", "embedded", "redis", "otel", "fast", "kv-events"),
     "dev": ("server", "embedded", "dev", "docs"),
 }
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 # Those after "server" add to a server: each is tried with it. Ray is tried by `make test-ray`.
 EXTRAS = ["", "tokenizers", "agent", "chat", "server"]
-MORE = ("embedded", "fast", "redis", "otel", "mcp", "parquet", "vllm-core", "kv-events")
+MORE = ("embedded", "fast", "redis", "otel", "mcp", "parquet", "kv-events")
 EXTRAS += [f"server,{extra}" for extra in MORE]
 PARSER = """
 from turnwire.parsers import Parser, resolve, start_state

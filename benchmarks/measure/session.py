@@ -7,7 +7,6 @@ fall on one of them alone; every gateway is stopped at the end.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import signal
 import sys
@@ -158,7 +157,7 @@ def _starts(chosen: argparse.Namespace) -> Starts:
     if chosen.gateways:
         wanted = chosen.gateways.split(",")
     else:
-        core = ["turnwire-core"] if importlib.util.find_spec("zmq") and cache.installed("vllm-rust") else []
+        core = ["turnwire-core"] if cache.installed("vllm-rust") else []
         wanted = ["turnwire", *core, *(peer for peer in gateways.PEERS if cache.installed(peer))]
         missing = [peer for peer in gateways.PEERS if not cache.installed(peer)]
         if missing:

@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 import pytest
+import zmq
+import zmq.asyncio
 
 from turnwire.engines.interface import Completion, Constraint, Engine, EngineError, Hints, TokenBatch
 from turnwire.engines.scripted.script import Line
@@ -478,3 +480,123 @@ async def test_starting_again_tells_what_is_there_now(tmp_path: Path) -> None:
         assert info.window == 500
         assert [source.endpoint for source in info.kv_events] == ["tcp://127.0.0.1:5557"]
         again.kill()
+
+
+async def _healthy(engine: VLLMCoreEngine) -> None:
+    async with asyncio.timeout(10):
+        while not await engine.health():
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("which", ["requests", "outputs", "both"])
+async def test_a_connection_that_breaks_ends_what_runs_and_the_core_goes_on(which: str, tmp_path: Path) -> None:
+    """The core is not started again; libzmq connects again by itself, and what nobody waits for is aborted."""
+    async with running(tmp_path, Line(text="word " * 900, burst=1, delay_ms=5)) as (engine, core):
+        heard = Heard()
+        engine.submit(request(), heard)
+        await soon(lambda: bool(heard.batches))
+        outputs = engine._cores.get(0).outputs  # type: ignore[union-attr]
+        assert outputs is not None
+        began = asyncio.get_running_loop().time()
+        if which != "requests":
+            outputs.drop()
+        if which != "outputs":
+            engine._wire._engines[0].drop()
+        await soon(lambda: heard.over)
+        assert asyncio.get_running_loop().time() - began < 0.3, "at once"
+        assert heard.error is not None
+        assert heard.error.kind == "disconnected"
+        assert not await engine.health()
+        error, _text = await fails(engine, request())
+        assert error.kind == "unreachable", "refused instead of queued"
+        await _healthy(engine)
+        await soon(lambda: core.aborts == 1)
+        core.line = Line(text="goes on")
+        steps, _completion = await collect(engine, request())
+        assert text_of(steps) == "goes on"
+        core.line = Line(text="one", finish="hang", after=1)
+        heard = Heard()
+        engine.submit(request(), heard)
+        await soon(lambda: bool(heard.batches))
+        core.kill()
+        await soon(lambda: heard.over)
+
+
+async def test_a_connection_that_takes_anothers_place_ends_what_runs(tmp_path: Path) -> None:
+    """The old one is still open here: its host was cut off and says nothing more."""
+    async with running(tmp_path, Line(text="one", finish="hang", after=1)) as (engine, core):
+        heard = Heard()
+        engine.submit(request(), heard)
+        await soon(lambda: bool(heard.batches))
+        old = core._output
+        core._output = core._context.socket(zmq.PUSH)
+        core._output.connect(engine._wire._places[2])
+        await core.send([])
+        await soon(lambda: heard.over)
+        assert heard.error is not None
+        assert "broke" in heard.error.message
+        old.close()
+        core.line = Line(text="goes on")
+        steps, _completion = await collect(engine, request())
+        assert text_of(steps) == "goes on"
+
+
+async def test_the_failure_of_one_core_is_not_that_of_another(tmp_path: Path) -> None:
+    address = free_address()
+    line = Line(text="one", finish="hang", after=1)
+    engine = VLLMCoreEngine(address, TOKENIZER, state=tmp_path / "s")
+    cores = [EngineCore(address, line, rank=rank, size=2) for rank in range(2)]
+    await asyncio.gather(engine.start(), *(core.start() for core in cores))
+    heard = [Heard(), Heard()]
+    for one in heard:
+        engine.submit(request(), one)
+    await soon(lambda: all(one.batches for one in heard))
+    await cores[0].die()
+    await soon(lambda: any(one.over for one in heard))
+    await asyncio.sleep(0.1)
+    assert sorted(one.over for one in heard) == [False, True]
+    assert await engine.health()
+    await engine.close()
+    cores[1].kill()
+
+
+async def test_strangers_at_the_ports_hurt_nobody(tmp_path: Path) -> None:
+    async with running(tmp_path, Line(text="word " * 50, burst=1, delay_ms=5)) as (engine, core):
+        heard = Heard()
+        engine.submit(request(), heard)
+        await soon(lambda: bool(heard.batches))
+        writers = []
+        for step in range(3):
+            for said in (b"", b"GET / HTTP/1.1\r\n\r\n", b"\xff" + bytes(8) + b"\x7f\3", b"\0" * 100_000):
+                _reader, writer = await asyncio.open_connection("127.0.0.1", engine._wire._port + step)
+                writer.write(said)
+                writers.append(writer)
+        context = zmq.asyncio.Context()
+        for kind, step in ((zmq.PUSH, 2), (zmq.DEALER, 0)):
+            junk = context.socket(kind)
+            junk.setsockopt(zmq.IDENTITY, b"\7\0")
+            junk.connect(engine._wire._places[step])
+            await junk.send(b"\x93\x00")
+        await soon(lambda: heard.over)
+        assert heard.text == "word " * 50
+        assert engine._cores.serving
+        context.destroy(linger=0)
+        for writer in writers:
+            writer.close()
+        assert len(core.requests) == 1
+
+
+async def test_a_core_that_does_not_read_is_overloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnwire.engines.vllm_core.zmtp.WAITING", 1 << 20)
+    async with running(tmp_path, Line(text="one"), limit=100_000, window=100_000) as (engine, core):
+        assert core._reader is not None
+        core._reader.cancel()
+        heard = [Heard()]
+        while not heard[-1].over and len(heard) < 10_000:
+            heard.append(Heard())
+            engine.submit(request([300] * 5000), heard[-1])
+            await asyncio.sleep(0)
+        error = heard[-1].error
+        assert error is not None
+        assert (error.kind, error.retry_after) == ("overloaded", 2)
+        assert not any(one.over for one in heard[:-1])

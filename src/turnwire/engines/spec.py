@@ -208,10 +208,8 @@ def create_engine(
 
         return CapturedEngine(load_capture(spec.target), tokenizer, model=model)
     if spec.kind == "vllm-core":
-        try:
-            from turnwire.engines.vllm_core.engine import VLLMCoreEngine
-        except ImportError as error:
-            raise SpecError(f"the vllm-core engine needs {error.name}: pip install turnwire[vllm-core]") from None
+        from turnwire.engines.vllm_core.engine import VLLMCoreEngine
+
         return VLLMCoreEngine(spec.target, tokenizer)
     if spec.kind == "sglang":
         from turnwire.engines.sglang import SGLangEngine

@@ -1,1 +1,1 @@
-"""vLLM's engine core, spoken to over its own wire: ZMQ and msgpack, without an HTTP server in between."""
+"""vLLM's engine core, spoken to over its own wire: ZMTP and msgpack, without an HTTP server in between."""

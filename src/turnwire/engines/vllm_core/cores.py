@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from turnwire.engines.interface import EngineError
 from turnwire.engines.vllm_core.layouts import Ready
+from turnwire.engines.vllm_core.zmtp import Peer
 
 __all__ = ["Core", "Cores"]
 
@@ -19,19 +20,20 @@ _SLACK = 4
 
 
 class Core:
-    """One engine core. `vocabulary` is the number of its model's tokens; `heard` is when it last said anything, `asked`
-    since when an answer to a call is owed."""
+    """One engine core. `vocabulary` is the number of its model's tokens, 0 before it is learnt; `heard` is when it last
+    said anything, `asked` since when it owes an answer to a call, `outputs` the connection that it said it on."""
 
-    __slots__ = ("asked", "heard", "load", "rank", "ready", "up", "vocabulary")
+    __slots__ = ("asked", "heard", "load", "outputs", "rank", "ready", "up", "vocabulary")
 
-    def __init__(self, rank: int, ready: Ready, now: float) -> None:
+    def __init__(self, rank: int, ready: Ready) -> None:
         self.rank = rank
         self.ready = ready
         self.up = False
         self.vocabulary = 0
         self.load = 0
-        self.heard = now
+        self.heard = 0.0
         self.asked: float | None = None
+        self.outputs: Peer | None = None
 
 
 class Cores:
@@ -44,20 +46,22 @@ class Cores:
     def __iter__(self) -> Iterator[Core]:
         return iter(tuple(self._cores.values()))
 
-    def add(self, rank: int, ready: Ready, now: float) -> Core:
-        core = self._cores[rank] = Core(rank, ready, now)
-        return core
+    def add(self, core: Core) -> None:
+        """Another one, or in the place of that of its rank."""
+        self._cores[core.rank] = core
 
     def get(self, rank: int) -> Core | None:
         return self._cores.get(rank)
 
-    def remove(self, rank: int) -> bool:
-        """Forget a core; whether it was known."""
-        return self._cores.pop(rank, None) is not None
+    def remove(self, rank: int) -> Core | None:
+        """Forget a core: the one that was known."""
+        return self._cores.pop(rank, None)
 
-    @property
-    def ranks(self) -> tuple[int, ...]:
-        return tuple(self._cores)
+    def behind(self, link: Peer) -> list[Core]:
+        """Those whose outputs come by a connection, as far as is known: else those of which no connection is known."""
+        return [core for core in self._cores.values() if core.outputs is link] or [
+            core for core in self._cores.values() if core.outputs is None
+        ]
 
     @property
     def serving(self) -> bool:

@@ -225,6 +225,8 @@ class VLLMCoreEngine:
 
     def lost(self, ranks: Sequence[int], words: str) -> None:
         """End what runs on these cores: `unreachable` where nothing was said yet, so that it may be asked elsewhere."""
+        # What a core that is not reached goes on writing for these is then known to be nobody's.
+        self._prefix = secrets.token_hex(4)
         for generation in tuple(self._running.values()):
             if generation.rank in ranks:
                 said = generation.answered

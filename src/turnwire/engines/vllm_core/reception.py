@@ -1,8 +1,9 @@
 """Engine cores as they come, serve, fall silent and go.
 
 Promise: a core serves only once its version's layout is known and the size of its vocabulary is learnt. One that dies
-is noticed by its connection, one that hangs because it owes an answer and does not even answer a call; both are
-reported once. What the cores reported is kept, so that the next process at this address can go on with them.
+is noticed by its connections, one that hangs because it owes an answer and does not even answer a call; both are
+reported once. One whose connection broke goes on as soon as it is back and answers. What the cores reported is kept,
+so that the next process at this address can go on with them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from turnwire.engines.vllm_core.layouts import ADD, DEAD, UTILITY, Layout, Outpu
 from turnwire.engines.vllm_core.logprobs import columns
 from turnwire.engines.vllm_core.requests import probe_of
 from turnwire.engines.vllm_core.wire import CoreWire
+from turnwire.engines.vllm_core.zmtp import Peer
 
 __all__ = ["Patience", "Reception"]
 
@@ -32,12 +34,11 @@ _PING = "get_supported_tasks"
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds: until a core must greet, until it must have loaded its model, until one that runs must answer a new
-    frontend; and how long a core may say nothing before it is asked whether it lives, and then until it says so."""
+    """Seconds: until a core must greet, or one that runs must answer; until it must have loaded its model; and how long
+    a core may say nothing before it is asked whether it lives, and then until it says so."""
 
     greeting: float = 300.0
     loading: float = 3600.0
-    attaching: float = 5.0
     silence: float = 30.0
     answer: float = 60.0
 
@@ -72,7 +73,7 @@ class Reception:
         self._name = name
         self._layout: Layout | None = None
         self._numbers = itertools.count(1)
-        self._calls: dict[int, asyncio.Future[Any]] = {}
+        self._away: dict[int, Core] = {}
         self._probes: dict[str, asyncio.Future[int]] = {}
         self._refusal: EngineError | None = None
         self._greeted = False
@@ -85,9 +86,9 @@ class Reception:
         then, too: a core may come later."""
         if not self.wire.is_open:
             self._loop = asyncio.get_running_loop()
-            self.wire.open()
+            await self._recall()
+            await self.wire.open()
             self._watch()
-            await self._attach()
         if not self.cores.complete:
             log.info("waiting for vLLM's engine core to connect to %s", self._address)
         await self._wait(self._patience.greeting, lambda: self._greeted)
@@ -103,24 +104,26 @@ class Reception:
 
     # ------------------------------------------------------------------------------------------ what the wire says
 
-    def messages(self, messages: Sequence[list[bytes]]) -> None:
-        """Decode a wake-up's messages and hand them on."""
+    def messages(self, link: Peer, messages: Sequence[list[bytes]]) -> None:
+        """Decode messages that came together, and hand them on."""
         steps = []
         now = self._loop.time()
         for frames in messages:
-            step = self._decoded(frames)
+            step = self._decoded(link, frames)
             if step is not None:
                 steps.append((step, frames))
                 core = self.cores.get(step.engine_index)
                 if core is not None:
                     core.heard = now
-                if step.utility_output is not None:
-                    self._answered(step.engine_index, step.utility_output)
+                    if core.outputs is not link:
+                        self._link(core, link)
+                    if step.utility_output is not None:
+                        self._answered(core)
         self._host.steps(steps)
 
-    def _decoded(self, frames: list[bytes]) -> Outputs | None:
+    def _decoded(self, link: Peer, frames: list[bytes]) -> Outputs | None:
         if frames[0] == DEAD:
-            self._lose(self.cores.ranks, "vLLM's engine core has failed; its log says why")
+            self._lose(self.cores.behind(link), "vLLM's engine core has failed; its log says why")
             return None
         if self._layout is None:
             return None
@@ -128,8 +131,21 @@ class Reception:
             return self._layout.outputs.decode(frames[0])
         except msgspec.DecodeError as error:
             # Tokens may be in it that nobody can read: what runs has a gap.
-            self._host.lost(self.cores.ranks, f"vLLM's engine core sent a message that cannot be read: {error}")
+            if ranks := [core.rank for core in self.cores.behind(link)]:
+                self._host.lost(ranks, f"vLLM's engine core sent a message that cannot be read: {error}")
+            else:
+                link.drop(f"its message is not an engine core's: {error}")
             return None
+
+    def _link(self, core: Core, link: Peer) -> None:
+        """A core's outputs come by a connection that they did not come by before."""
+        before, core.outputs = core.outputs, link
+        if before is not None:
+            self._gap(core)
+            before.drop()
+
+    def _gap(self, core: Core) -> None:
+        self._host.lost((core.rank,), "the connection to vLLM's engine core broke")
 
     def probed(self, output: Output) -> bool:
         """Whether an output answers a probe."""
@@ -147,8 +163,20 @@ class Reception:
         """A core process began; one that had this rank before is gone."""
         self._greeted = True
         self._refusal = None
-        self._lose((rank,), "vLLM's engine core was started again")
+        self._lose(self._known(rank), "vLLM's engine core was started again")
+        self._away.pop(rank, None)
         self._news.set()
+
+    def connected(self, rank: int) -> None:
+        """Requests reach a core: one that begins, or one that was away."""
+        self._lose(self._known(rank), "vLLM's engine core connected again")
+        core = self._away.pop(rank, None)
+        if core is not None:
+            self.cores.add(core)
+            if core.vocabulary:
+                self._ask(core)
+            else:
+                self._later(self._adopt(core))
 
     def ready(self, rank: int, told: Ready) -> None:
         """A core has loaded its model."""
@@ -158,8 +186,8 @@ class Reception:
             self.refused(error)
             return
         self._greeted = True
-        core = self.cores.add(rank, told, self._loop.time())
-        self.wire.expect(rank)
+        core = Core(rank, told)
+        self.cores.add(core)
         self._later(self._adopt(core))
 
     def refused(self, error: EngineError) -> None:
@@ -168,20 +196,35 @@ class Reception:
         self._refusal = error
         self._news.set()
 
-    def broken(self, ranks: Sequence[int] | None) -> None:
-        """Connections were lost."""
-        if ranks is not None:
-            self._lose(ranks, "vLLM's engine core went away")
-        else:
-            # Whichever core it was is back, but steps may be missing.
-            self._host.lost(self.cores.ranks, "the connection to vLLM's engine core broke")
+    def gone(self, rank: int) -> None:
+        """Requests do not reach a core any more."""
+        self._lose(self._known(rank), "vLLM's engine core went away")
 
-    def _lose(self, ranks: Sequence[int], words: str) -> None:
-        gone = [rank for rank in ranks if self.cores.remove(rank)]
-        if gone:
-            log.warning("%s: %s (rank %s)", self._address, words, ", ".join(map(str, gone)))
-            self._host.lost(gone, words)
-            self._later(self._keep())
+    def unlinked(self, link: Peer) -> None:
+        """Outputs may be missing, and none come before the core has connected again: it takes no requests until it has
+        answered a call."""
+        for core in self.cores:
+            if core.outputs is link:
+                core.outputs = None
+                self._gap(core)
+                if core.up or core.asked is not None:
+                    core.up = False
+                    self._ask(core)
+
+    def _known(self, rank: int) -> Sequence[Core]:
+        core = self.cores.get(rank)
+        return (core,) if core is not None else ()
+
+    def _lose(self, cores: Sequence[Core], words: str) -> None:
+        """Cores are away: what runs on them is over."""
+        if cores:
+            ranks = [core.rank for core in cores]
+            log.warning("%s: %s (rank %s)", self._address, words, ", ".join(map(str, ranks)))
+            for core in cores:
+                self.cores.remove(core.rank)
+                core.up, core.load, core.outputs = False, 0, None
+                self._away[core.rank] = core
+            self._host.lost(ranks, words)
 
     # ------------------------------------------------------------------------------------------ cores come and go
 
@@ -190,7 +233,7 @@ class Reception:
         try:
             core.vocabulary = await self._probe(core.rank)
         except (EngineError, TimeoutError) as error:
-            core.vocabulary = self._expected
+            core.vocabulary = core.vocabulary or self._expected
             log.warning("%s: the size of the engine's vocabulary could not be learnt (%r)", self._address, error)
         if self.cores.get(core.rank) is core:
             core.up = True
@@ -211,63 +254,42 @@ class Reception:
 
     async def _keep(self) -> None:
         """Keep what the cores reported for the process after this one."""
+        known = [core for core in (*self.cores, *self._away.values()) if core.vocabulary]
         attachment = Attachment(
-            {core.rank: core.ready for core in self.cores if core.up},
-            {core.rank: core.vocabulary for core in self.cores if core.up},
+            {core.rank: core.ready for core in known}, {core.rank: core.vocabulary for core in known}
         )
         try:
             await asyncio.to_thread(remember, self._state, attachment)
         except OSError as error:
             log.warning("%s cannot be written (%s): after a restart, vLLM must be restarted too", self._state, error)
 
-    async def _attach(self) -> None:
-        """Go on with cores that an earlier process at this address was connected to."""
+    async def _recall(self) -> None:
+        """Know the cores that an earlier process at this address was connected to."""
         known = await asyncio.to_thread(recall, self._state)
         for rank, ready in known.cores.items() if known is not None else ():
             assert known is not None
             try:
                 self._layout = layout_of(ready.vllm_version)
-                await self._reach(rank)
-            except (EngineError, TimeoutError):
+            except EngineError:
                 continue
-            if self.cores.get(rank) is None:
-                log.info("%s: going on with the engine core of rank %d", self._address, rank)
-                core = self.cores.add(rank, ready, self._loop.time())
-                core.vocabulary = known.vocabularies.get(rank, self._expected)
-                core.up = self._greeted = True
-                self.wire.expect(rank)
+            core = self._away[rank] = Core(rank, ready)
+            core.vocabulary = known.vocabularies.get(rank, self._expected)
 
-    async def _reach(self, rank: int) -> None:
-        """Wait until a core has connected again and answers."""
-        async with asyncio.timeout(self._patience.attaching):
-            while True:
-                if self.wire.reaches(rank):
-                    await self.call(rank, _PING)
-                    return
-                await asyncio.sleep(0.1)
-
-    async def call(self, rank: int, method: str) -> Any:
-        """Call a method of a core; EngineError where it is gone or says no."""
-        number = next(self._numbers)
-        answer = self._calls[number] = self._loop.create_future()
+    def _ask(self, core: Core) -> None:
+        """Call a method of a core, whose answer says that it lives and that its outputs arrive."""
+        core.asked = self._loop.time()
         try:
-            self.wire.send(rank, UTILITY, [0, number, method, []])
-            return await answer
-        finally:
-            del self._calls[number]
+            self.wire.send(core.rank, UTILITY, [0, next(self._numbers), _PING, []])
+        except EngineError as error:
+            log.info("%s: rank %d: %s", self._address, core.rank, error.message)
 
-    def _answered(self, rank: int, told: tuple[int, str | None, Any]) -> None:
-        number, error, result = told
-        core = self.cores.get(rank)
-        if core is not None and core.asked is not None:
+    def _answered(self, core: Core) -> None:
+        if core.asked is not None:
             core.asked = None
-            core.up = True
-        answer = self._calls.get(number)
-        if answer is not None and not answer.done():
-            if error is not None:
-                answer.set_exception(EngineError("internal", f"vLLM: {error}"))
-            else:
-                answer.set_result(result[1])
+            if not core.up:
+                log.info("%s: going on with the engine core of rank %d", self._address, core.rank)
+                core.up = self._greeted = True
+                self._news.set()
 
     def _watch(self) -> None:
         """Now and then: ask a core that owes an answer and is silent whether it lives."""
@@ -276,19 +298,15 @@ class Reception:
             runs, unanswered = self._host.owed(core.rank, now - patience.silence)
             if core.asked is None:
                 if runs and (unanswered or now - core.heard > patience.silence):
-                    core.asked = now
-                    self._later(self._ping(core.rank))
-            elif core.up and now - core.asked > patience.answer:
-                core.up = False
-                log.error("%s: the engine core of rank %d takes no requests any more", self._address, core.rank)
-                self._host.lost((core.rank,), "vLLM's engine core does not answer any more")
+                    self._ask(core)
+            elif now - core.asked > patience.answer:
+                if core.up:
+                    core.up = False
+                    log.error("%s: the engine core of rank %d takes no requests any more", self._address, core.rank)
+                    self._host.lost((core.rank,), "vLLM's engine core does not answer any more")
+                # What asked it may have been lost.
+                self._ask(core)
         self._watchdog = self._loop.call_later(patience.silence / 6, self._watch)
-
-    async def _ping(self, rank: int) -> None:
-        try:
-            await self.call(rank, _PING)
-        except EngineError as error:
-            log.info("rank %d: %s", rank, error.message)
 
     # -------------------------------------------------------------------------------------------------- tools
 
