@@ -17,7 +17,7 @@ import msgspec
 __all__ = ["TokenIds", "ids_json", "ids_msgpack", "packed_ids"]
 
 _encode = msgspec.json.Encoder().encode
-_NUMBER = 5  # bytes of an id in msgpack, with the mark before it
+_NUMBER = 5  # bytes of an id in msgpack, with the mark before it, and of a list's head
 _WIDEST = 11  # bytes of an id with its comma
 _NEAR = 128  # bytes; in fewer, ids are looked at one by one
 
@@ -32,8 +32,8 @@ class TokenIds(Sequence[int]):
         self._text: bytes | None = None
         # The text of those it grew from, how many they are, and how many of them are here.
         self._base: tuple[bytes, int, int] | None = None
-        # These ids in msgpack, without the list's head: as many of them as were written, here or where they grew from.
-        self._numbers = b""
+        # A list in msgpack, written here or where they grew from, and how many of its first ids are these.
+        self._numbers = (b"", 0)
         self._most: int | None = None
 
     def grown(self, kept: int, fresh: Sequence[int]) -> TokenIds:
@@ -41,10 +41,12 @@ class TokenIds(Sequence[int]):
         made = TokenIds()
         made.packed = self.packed[:kept]
         made.packed.extend(packed_ids(fresh))
-        # A text of which little stays is not worth being held until this one is written.
-        if self._text is not None and 2 * kept >= len(self.packed):
-            made._base = (self._text, len(self.packed), kept)
-        made._numbers = self._numbers[: _NUMBER * kept]
+        # What is written of ids of which few stay is not worth being held until these are written.
+        if 2 * kept >= len(self.packed):
+            if self._text is not None:
+                made._base = (self._text, len(self.packed), kept)
+            numbers, count = self._numbers
+            made._numbers = (numbers, min(count, kept))
         if self._most is not None:
             made._most = max(self._most, max(fresh, default=0))
         return made
@@ -76,16 +78,20 @@ class TokenIds(Sequence[int]):
     def msgpack(self) -> bytes:
         """The ids as a msgpack list, each in four bytes behind a mark."""
         # Read once and set once: several threads may ask.
-        numbers = self._numbers
-        big = self.packed[len(numbers) // _NUMBER :]
+        numbers, count = self._numbers
+        size = len(self.packed)
+        if len(numbers) == _NUMBER * (1 + size) and count == size:
+            return numbers
+        big = self.packed[count:]
         if sys.byteorder == "little":
             big.byteswap()
         written, fresh = big.tobytes(), bytearray(_NUMBER * len(big))
         for place in range(_NUMBER):
             fresh[place::_NUMBER] = written[place - 1 :: 4] if place else b"\xce" * len(big)
-        if fresh:
-            self._numbers = numbers = numbers + fresh
-        return b"".join((b"\xdd", len(self.packed).to_bytes(4, "big"), numbers))
+        kept = memoryview(numbers)[_NUMBER : _NUMBER * (1 + count)]
+        numbers = b"".join((b"\xdd", size.to_bytes(4, "big"), kept, fresh))
+        self._numbers = (numbers, size)
+        return numbers
 
     def __len__(self) -> int:
         return len(self.packed)

@@ -310,8 +310,8 @@ async def test_what_is_sent_is_framed(size: int) -> None:
     wire = heard.wire()
     feed(wire, greeting() + ready())
     body = b"b" * size
-    heard.joined[0].send(b"\0", body)
-    heard.joined[0].send(body)
+    heard.joined[0].send((b"\0",), (body[:100], memoryview(body)[100:]))
+    heard.joined[0].send((body,))
     framed = (short if size < 256 else long)(0, body)
     assert wire.said == OURS + short(1, b"\0") + framed + framed
 
@@ -365,7 +365,7 @@ def test_a_dealer_talks_and_hears(run: Callable[[Any], None], host: str) -> None
             assert one.identity == b"\3\0"
             bigger = big * 20
             for sent in ([b"\0", b"x"], [b"\0", bigger], [b"y"], [b"\0", b"", big[:256]]):
-                one.send(*sent)
+                one.send(*((frame,) for frame in sent))
                 assert await dealer.recv_multipart() == sent
         await until(lambda: heard.left)
         await heard.listener.close(0.2)
@@ -425,7 +425,7 @@ def test_heartbeats_are_answered(run: Callable[[Any], None]) -> None:
             await until(lambda: heard.joined)
             await asyncio.sleep(0.5)
             assert (len(heard.joined), heard.left) == (1, [])
-            heard.joined[0].send(b"still here")
+            heard.joined[0].send((b"still here",))
             assert await dealer.recv() == b"still here"
         await heard.listener.close(0.2)
 
@@ -444,7 +444,7 @@ def test_a_peer_that_does_not_read_is_full(run: Callable[[Any], None]) -> None:
         sent = 0
         body = bytes(1 << 20)
         while not one.full:
-            one.send(body)
+            one.send((body,))
             sent += 1
             await asyncio.sleep(0)
             assert sent < 2 * (WAITING >> 20)
@@ -468,7 +468,7 @@ def test_closing_sends_what_is_left_within_a_time(run: Callable[[Any], None]) ->
             await until(lambda: len(heard.joined) == 2)
             body = bytes(10_000_000)
             for one in heard.joined:
-                one.send(body)
+                one.send((body,))
             began = asyncio.get_running_loop().time()
             await heard.listener.close(0.5)
             assert asyncio.get_running_loop().time() - began < 2

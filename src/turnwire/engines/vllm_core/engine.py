@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
+
 from turnwire.engines.bridge import refuse
 from turnwire.engines.http.spelling import Speller
 from turnwire.engines.interface import (
@@ -39,6 +41,7 @@ __all__ = ["VLLMCoreEngine"]
 
 log = logging.getLogger("turnwire.engines")
 
+_encode = msgspec.msgpack.Encoder().encode
 _STRAYS = 1024
 """Foreign requests that are remembered as aborted."""
 
@@ -186,7 +189,7 @@ class VLLMCoreEngine:
     def _abort(self, rank: int, request_id: str) -> bool:
         """Whether the core could be asked."""
         try:
-            self._wire.send(rank, ABORT, [request_id])
+            self._wire.send(rank, ABORT, (_encode([request_id]),))
         except EngineError as error:
             log.debug("an abort could not be sent: %s", error.message)
             return False

@@ -30,6 +30,7 @@ __all__ = ["Patience", "Reception"]
 
 log = logging.getLogger("turnwire.engines")
 
+_encode = msgspec.msgpack.Encoder().encode
 _PING = "get_supported_tasks"
 
 
@@ -279,7 +280,7 @@ class Reception:
         """Call a method of a core, whose answer says that it lives and that its outputs arrive."""
         core.asked = self._loop.time()
         try:
-            self.wire.send(core.rank, UTILITY, [0, next(self._numbers), _PING, []])
+            self.wire.send(core.rank, UTILITY, (_encode([0, next(self._numbers), _PING, []]),))
         except EngineError as error:
             log.info("%s: rank %d: %s", self._address, core.rank, error.message)
 

@@ -16,14 +16,18 @@ import msgspec
 from turnwire.engines.http.wishes import made
 from turnwire.engines.interface import Constraint, EngineError, GenerateRequest
 from turnwire.engines.vllm_core.layouts import Add
+from turnwire.engines.vllm_core.zmtp import Piece
 from turnwire.engines.vocabulary import check_ids
 from turnwire.token_ids import ids_msgpack
 from turnwire.turns import Sampling
 
 __all__ = ["add_of", "probe_of"]
 
+_encode = msgspec.msgpack.Encoder().encode
 _MOST_LOGPROBS = 20
 _BIAS = 100.0
+_LEFT_OUT = msgspec.Raw(b"")
+"""In the place of a prompt that is put there later."""
 _SCHEMA_DEPTH = 64
 
 # Each wish with what the core takes: the lowest and highest value, and whether the lowest itself is allowed.
@@ -40,11 +44,14 @@ _BOUNDS: Mapping[str, tuple[float, float, bool]] = {
 }
 
 
-def add_of(request: GenerateRequest, request_id: str, *, window: int, vocabulary: int) -> Add:
-    """The request to send, or EngineError."""
-    prompt = _prompt(request.prompt_ids, window, vocabulary)
-    sampling, hints = request.sampling, request.hints
-    room = window - len(request.prompt_ids)
+def add_of(request: GenerateRequest, request_id: str, *, window: int, vocabulary: int) -> Sequence[Piece]:
+    """The request to send, in pieces, or EngineError."""
+    ids, sampling, hints = request.prompt_ids, request.sampling, request.hints
+    size = len(ids)
+    if not 0 < size < window:
+        raise _misfit(size, window)
+    check_ids(ids, vocabulary)
+    room = window - size
     params = _wishes(sampling, vocabulary)
     params["max_tokens"] = room if sampling.max_tokens is None else min(_at_least_one(sampling.max_tokens), room)
     if stops := [token for token in request.stop_token_ids if 0 <= token < vocabulary]:
@@ -53,10 +60,10 @@ def add_of(request: GenerateRequest, request_id: str, *, window: int, vocabulary
     if request.constraint is not None:
         params["structured_outputs"] = _structure(request.constraint)
     # The core serves lower numbers earlier.
-    return _add(request_id, prompt, params, hints.cache_salt or None, -hints.priority)
+    return _add(request_id, ids_msgpack(ids), params, hints.cache_salt or None, -hints.priority)
 
 
-def probe_of(request_id: str) -> Add:
+def probe_of(request_id: str) -> Sequence[Piece]:
     """A request for one token and the log probabilities of the whole vocabulary. Its salt keeps it out of the cache
     that others use."""
     return _add(
@@ -64,30 +71,34 @@ def probe_of(request_id: str) -> Add:
     )
 
 
-def _add(request_id: str, prompt: msgspec.Raw, params: dict[str, object], salt: str | None, priority: int) -> Add:
-    return Add(
-        request_id=request_id,
-        prompt_token_ids=prompt,
-        mm_features=None,
-        sampling_params=params,
-        pooling_params=None,
-        arrival_time=time.time(),
-        lora_request=None,
-        cache_salt=salt,
-        data_parallel_rank=None,
-        priority=priority,
-    )
-
-
-def _prompt(ids: Sequence[int], window: int, vocabulary: int) -> msgspec.Raw:
-    if not len(ids):
-        raise EngineError("invalid_request", "the prompt is empty; it needs at least one token")
-    if len(ids) >= window:
-        raise EngineError(
-            "context_overflow", f"prompt is too long: {len(ids)} tokens > {window - 1} that leave room for an answer"
+def _add(
+    request_id: str, prompt: msgspec.Raw, params: dict[str, object], salt: str | None, priority: int
+) -> Sequence[Piece]:
+    told = _encode(
+        Add(
+            request_id=request_id,
+            prompt_token_ids=_LEFT_OUT,
+            mm_features=None,
+            sampling_params=params,
+            pooling_params=None,
+            arrival_time=time.time(),
+            lora_request=None,
+            cache_salt=salt,
+            data_parallel_rank=None,
+            priority=priority,
         )
-    check_ids(ids, vocabulary)
-    return ids_msgpack(ids)
+    )
+    # The prompt, which may be long, is not copied: its place is behind the list's head and the first position.
+    place = 1 + len(_encode(request_id))
+    return told[:place], memoryview(prompt), told[place:]
+
+
+def _misfit(size: int, window: int) -> EngineError:
+    if not size:
+        return EngineError("invalid_request", "the prompt is empty; it needs at least one token")
+    return EngineError(
+        "context_overflow", f"prompt is too long: {size} tokens > {window - 1} that leave room for an answer"
+    )
 
 
 def _at_least_one(wanted: int) -> int:
@@ -97,14 +108,17 @@ def _at_least_one(wanted: int) -> int:
 
 
 def _wishes(sampling: Sampling, vocabulary: int) -> dict[str, object]:
-    wishes = made({name: getattr(sampling, name) for name in _BOUNDS})
-    for name, value in wishes.items():
-        low, high, inclusive = _BOUNDS[name]
-        assert isinstance(value, int | float)
+    told = msgspec.structs.asdict(sampling)
+    wishes: dict[str, object] = {}
+    for name, (low, high, inclusive) in _BOUNDS.items():
+        value = told[name]
+        if value is None:
+            continue
         if not (low <= value <= high) or (value == low and not inclusive) or value == math.inf:
             above = "at least" if inclusive else "more than"
             bound = f"{above} {low:g}" + (f" and at most {high:g}" if high < math.inf else "")
             raise EngineError("invalid_request", f"{name} is {value!r}; it must be {bound}")
+        wishes[name] = value
     if sampling.logit_bias:
         wishes["logit_bias"] = _bias(sampling.logit_bias, vocabulary)
     return wishes

@@ -16,7 +16,7 @@ import msgspec
 
 from turnwire.engines.interface import EngineError
 from turnwire.engines.vllm_core.layouts import Hello, Ready
-from turnwire.engines.vllm_core.zmtp import WAITING, Listener, Peer
+from turnwire.engines.vllm_core.zmtp import WAITING, Listener, Peer, Piece
 
 __all__ = ["CoreWire", "Owner"]
 
@@ -113,14 +113,14 @@ class CoreWire:
 
     # -------------------------------------------------------------------------------------------- requests
 
-    def send(self, rank: int, kind: bytes, message: object) -> None:
-        """Send a request to an engine, or EngineError where it is gone or does not read."""
+    def send(self, rank: int, kind: bytes, pieces: Sequence[Piece]) -> None:
+        """Send a request, packed and in pieces, to an engine, or EngineError where it is gone or does not read."""
         peer = self._engines.get(rank)
         if peer is None:
             raise EngineError("unreachable", "the engine core is not connected")
         if peer.full:
             raise EngineError("overloaded", f"{WAITING >> 20} MiB of requests wait for vLLM to read", retry_after=2)
-        peer.send(kind, _encode(message))
+        peer.send((kind,), pieces)
 
     def _joined(self, peer: Peer) -> None:
         rank = _rank(peer)
@@ -167,7 +167,7 @@ class CoreWire:
             elif told.status == "HELLO":
                 self._owner.greeted(_rank(peer))
                 addresses = {"inputs": [self._places[1]], "outputs": [self._places[2]]}
-                peer.send(_encode({"addresses": addresses, "parallel_config": {}}))
+                peer.send((_encode({"addresses": addresses, "parallel_config": {}}),))
 
 
 def _rank(peer: Peer) -> int:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import Literal, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, TypeAlias, cast
 
-__all__ = ["WAITING", "Listener", "Peer"]
+__all__ = ["WAITING", "Listener", "Peer", "Piece"]
 
 log = logging.getLogger("turnwire.engines")
 
@@ -42,6 +42,10 @@ _MECHANISM = b"NULL".ljust(20, b"\0")
 _GREETING = (_SIGNATURE + b"\x03\x01" + _MECHANISM).ljust(64, b"\0")
 _CONNECTS = {"ROUTER": b"DEALER", "PULL": b"PUSH"}
 """What may connect to a socket, as far as it is spoken here."""
+
+
+Piece: TypeAlias = bytes | memoryview
+"""Of a frame that is sent."""
 
 
 class _ProtocolError(Exception):
@@ -213,17 +217,21 @@ class Peer(asyncio.Protocol):
         self._size = 0
         transport.set_write_buffer_limits(WAITING)
 
-    def send(self, *frames: bytes) -> None:
-        """Write a message. Whoever sends looks first whether the peer is `full`."""
-        pieces: list[bytes] = []
-        more = len(frames)
-        for frame in frames:
+    def send(self, *frames: Sequence[Piece]) -> None:
+        """Write a message, of which each frame may be in pieces. Whoever sends looks first whether the peer is
+        `full`."""
+        written: list[Piece] = []
+        more, total = len(frames), 0
+        for pieces in frames:
             more -= 1
-            pieces += (_head(_MORE if more else 0, len(frame)), frame)
-        if sum(map(len, pieces)) <= _JOINED:
-            self._transport.write(b"".join(pieces))
+            size = sum(map(len, pieces))
+            total += size
+            written.append(_head(_MORE if more else 0, size))
+            written += pieces
+        if total <= _JOINED:
+            self._transport.write(b"".join(written))
         else:
-            self._transport.writelines(pieces)
+            self._transport.writelines(written)
 
     def drop(self, words: str = "") -> None:
         """End the connection at once."""
@@ -265,7 +273,13 @@ class Peer(asyncio.Protocol):
         """Take the frames apart; those of a message that is complete go to `messages`."""
         at, end = 0, len(data)
         while at < end:
-            flags, start, stop = _frame(data, at, end)
+            # As _frame says it, without a call.
+            flags, start = data[at], at + 2
+            if flags & _LONG:
+                start = at + 9
+                stop = start + int.from_bytes(data[at + 1 : start], "big") if start <= end else start
+            else:
+                stop = start + data[at + 1] if start <= end else start
             size = self._size + _FRAME_COST + stop - start
             if flags not in _FLAGS:
                 raise _ProtocolError(f"a frame has the flags {flags:#x}")
@@ -280,13 +294,16 @@ class Peer(asyncio.Protocol):
             if flags & _COMMAND:
                 self._obey(body)
                 continue
-            self._frames.append(body)
             if flags & _MORE:
+                self._frames.append(body)
                 self._size = size
-            else:
+            elif self._frames:
+                self._frames.append(body)
                 messages.append(self._frames)
                 self._frames = []
                 self._size = 0
+            else:
+                messages.append([body])
 
     def _obey(self, command: bytes) -> None:
         name = _name(command)
