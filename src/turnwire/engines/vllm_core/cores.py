@@ -93,8 +93,10 @@ class Cores:
         serving = [core for core in self._cores.values() if core.up]
         if not serving:
             raise EngineError("unreachable", "no engine core of vLLM is connected")
+        if len(serving) == 1:
+            return serving[0]
         best = min(serving, key=lambda core: core.load)
-        if session is None or len(serving) == 1:
+        if session is None:
             return best
         own = self._cores.get(self._sessions.get(session, -1))
         if own is not None and own.up and own.load <= best.load + _SLACK:

@@ -30,6 +30,7 @@ from turnwire.engines.interface import (
 )
 from turnwire.engines.kv_source import KVSource, kv_source
 from turnwire.engines.vllm_core.attachment import state_file
+from turnwire.engines.vllm_core.cores import Core
 from turnwire.engines.vllm_core.generation import CoreGeneration
 from turnwire.engines.vllm_core.layouts import ABORT, ADD, Output, Outputs
 from turnwire.engines.vllm_core.reception import Patience, Reception
@@ -103,9 +104,16 @@ class VLLMCoreEngine:
     def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
         """Start a generation; see the interface's promise."""
         self._count += 1
-        generation = CoreGeneration(
+        name = f"{self._prefix}-{self._count}"
+        try:
+            core = self._send(request, name)
+        except EngineError as error:
+            return refuse(error, receiver)
+        core.load += 1
+        generation = self._running[name] = CoreGeneration(
             self,
-            f"{self._prefix}-{self._count}",
+            name,
+            core,
             receiver,
             Speller(self._tokenizer, request.sampling.stop),
             self._spelled,
@@ -113,10 +121,6 @@ class VLLMCoreEngine:
             constrained=request.constraint is not None,
             asked=self._loop.time(),
         )
-        try:
-            self._send(request, generation)
-        except EngineError as error:
-            return refuse(error, receiver)
         return generation
 
     async def health(self) -> bool:
@@ -149,24 +153,21 @@ class VLLMCoreEngine:
 
     # -------------------------------------------------------------------------------------------- generations
 
-    def _send(self, request: GenerateRequest, generation: CoreGeneration) -> None:
+    def _send(self, request: GenerateRequest, name: str) -> Core:
+        """Ask a core: the one that was asked, or EngineError."""
         if len(self._running) >= self._limit:
             raise EngineError("overloaded", f"{self._limit} generations are running already", retry_after=2)
         core = self._cores.choose(request.hints.session)
-        add = add_of(request, generation.id, window=core.ready.max_model_len, vocabulary=core.vocabulary)
+        add = add_of(request, name, window=core.ready.max_model_len, vocabulary=core.vocabulary)
         self._wire.send(core.rank, ADD, add)
-        generation.rank = core.rank
-        core.load += 1
-        self._running[generation.id] = generation
+        return core
 
     def drop(self, generation: CoreGeneration, *, running: bool) -> None:
         """A generation is over; the core is asked to stop where it still works on it."""
         del self._running[generation.id]
-        core = self._cores.get(generation.rank)
-        if core is not None:
-            core.load -= 1
-            if running:
-                self._abort(generation.rank, generation.id)
+        generation.core.load -= 1
+        if running:
+            self._abort(generation.core.rank, generation.id)
 
     def later(self, generation: CoreGeneration) -> None:
         """Deliver what was kept while a receiver was paused."""
@@ -231,11 +232,11 @@ class VLLMCoreEngine:
         # What a core that is not reached goes on writing for these is then known to be nobody's.
         self._prefix = secrets.token_hex(4)
         for generation in tuple(self._running.values()):
-            if generation.rank in ranks:
+            if generation.core.rank in ranks:
                 said = generation.answered
                 self._fail(generation, EngineError("disconnected" if said else "unreachable", words))
 
     def owed(self, rank: int, since: float) -> tuple[bool, bool]:
         """Whether anything runs on a core, and whether a request sent before `since` has no answer at all."""
-        own = [generation for generation in self._running.values() if generation.rank == rank]
+        own = [generation for generation in self._running.values() if generation.core.rank == rank]
         return bool(own), any(not generation.answered and generation.asked < since for generation in own)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from turnwire.engines.http.spelling import Speller
 from turnwire.engines.interface import Completion, EngineError, Receiver, TokenBatch, TokenLogprob
+from turnwire.engines.vllm_core.cores import Core
 from turnwire.engines.vllm_core.layouts import Finish, Output
 from turnwire.engines.vllm_core.logprobs import token_logprobs
 from turnwire.turns import FinishReason
@@ -41,13 +42,14 @@ class CoreGeneration:
 
     __slots__ = (
         "_cached", "_constrained", "_count", "_error", "_finish", "_host", "_ids", "_logprobs", "_paused", "_plain",
-        "_prompt", "_receiver", "_speller", "_spelling", "answered", "asked", "id", "over", "rank",
+        "_prompt", "_receiver", "_speller", "_spelling", "answered", "asked", "core", "id", "over",
     )  # fmt: skip
 
     def __init__(
         self,
         host: Host,
         request_id: str,
+        core: Core,
         receiver: Receiver,
         speller: Speller,
         spelling: Callable[[int], str],
@@ -57,7 +59,7 @@ class CoreGeneration:
         asked: float,
     ) -> None:
         self.id = request_id
-        self.rank = -1
+        self.core = core
         self.asked = asked
         self.answered = False
         self.over = False
@@ -148,21 +150,23 @@ class CoreGeneration:
         speller = self._speller
         text, taken = speller.feed(ids)
         reason = _REASONS.get(finish) if finish is not None else None
-        if speller.stopped_by is None and reason is not None:
+        stopped = speller.stopped_by
+        if stopped is None and reason is not None:
             text += speller.flush()
-        if speller.stopped_by is not None:
+            stopped = speller.stopped_by
+        if stopped is not None:
             self._count -= len(ids) - taken + ended
             del ids[taken:], logprobs[taken:]
         if text or ids:
             self._receiver.tokens(TokenBatch(text, tuple(ids), tuple(logprobs)))
             if self.over:
                 return
-        if speller.stopped_by is not None:
-            self._done("stop_sequence", running=finish is None)
+        if stopped is not None:
+            self._done("stop_sequence", stopped, running=finish is None)
         elif self._error is not None:
             self._failed(self._error, running=finish is None)
         elif reason is not None:
-            self._done(reason, running=False)
+            self._done(reason, None, running=False)
         elif finish is not None:
             self._failed(self._refused(finish), running=False)
 
@@ -173,9 +177,9 @@ class CoreGeneration:
             return EngineError("invalid_request", "vLLM cannot follow the output constraint of this request")
         return EngineError("internal", "vLLM ended the generation with an error; its log says which")
 
-    def _done(self, reason: FinishReason, *, running: bool) -> None:
+    def _done(self, reason: FinishReason, stopped: str | None, *, running: bool) -> None:
         self._end(running=running)
-        self._receiver.done(Completion(reason, self._prompt, self._count, self._cached, self._speller.stopped_by))
+        self._receiver.done(Completion(reason, self._prompt, self._count, self._cached, stopped))
 
     def _failed(self, error: EngineError, *, running: bool) -> None:
         self._end(running=running)

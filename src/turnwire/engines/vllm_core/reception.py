@@ -107,43 +107,47 @@ class Reception:
 
     def messages(self, link: Peer, messages: Sequence[list[bytes]]) -> None:
         """Decode messages that came together, and hand them on."""
+        if self._layout is None:
+            return
+        decode = self._layout.outputs.decode
         steps = []
-        now = self._loop.time()
+        heard = None
         for frames in messages:
-            step = self._decoded(link, frames)
-            if step is not None:
-                steps.append((step, frames))
-                core = self.cores.get(step.engine_index)
-                if core is not None:
-                    core.heard = now
-                    if core.outputs is not link:
-                        self._link(core, link)
-                    if step.utility_output is not None:
-                        self._answered(core)
+            if frames[0] == DEAD:
+                self._lose(self.cores.behind(link), "vLLM's engine core has failed; its log says why")
+                continue
+            try:
+                step = decode(frames[0])
+            except msgspec.DecodeError as error:
+                self._unreadable(link, error)
+                continue
+            steps.append((step, frames))
+            rank = step.engine_index
+            if rank != heard:
+                heard = rank
+                self._heard(rank, link)
+            if step.utility_output is not None:
+                self._answered(rank)
         self._host.steps(steps)
 
-    def _decoded(self, link: Peer, frames: list[bytes]) -> Outputs | None:
-        if frames[0] == DEAD:
-            self._lose(self.cores.behind(link), "vLLM's engine core has failed; its log says why")
-            return None
-        if self._layout is None:
-            return None
-        try:
-            return self._layout.outputs.decode(frames[0])
-        except msgspec.DecodeError as error:
-            # Tokens may be in it that nobody can read: what runs has a gap.
-            if ranks := [core.rank for core in self.cores.behind(link)]:
-                self._host.lost(ranks, f"vLLM's engine core sent a message that cannot be read: {error}")
-            else:
-                link.drop(f"its message is not an engine core's: {error}")
-            return None
+    def _unreadable(self, link: Peer, error: Exception) -> None:
+        """Tokens may be in a message that nobody can read: what runs has a gap."""
+        if ranks := [core.rank for core in self.cores.behind(link)]:
+            self._host.lost(ranks, f"vLLM's engine core sent a message that cannot be read: {error}")
+        else:
+            link.drop(f"its message is not an engine core's: {error}")
 
-    def _link(self, core: Core, link: Peer) -> None:
-        """A core's outputs come by a connection that they did not come by before."""
-        before, core.outputs = core.outputs, link
-        if before is not None:
-            self._gap(core)
-            before.drop()
+    def _heard(self, rank: int, link: Peer) -> None:
+        """Outputs of a core came by a connection."""
+        core = self.cores.get(rank)
+        if core is None:
+            return
+        core.heard = self._loop.time()
+        if core.outputs is not link:
+            before, core.outputs = core.outputs, link
+            if before is not None:
+                self._gap(core)
+                before.drop()
 
     def _gap(self, core: Core) -> None:
         self._host.lost((core.rank,), "the connection to vLLM's engine core broke")
@@ -173,6 +177,7 @@ class Reception:
         self._lose(self._known(rank), "vLLM's engine core connected again")
         core = self._away.pop(rank, None)
         if core is not None:
+            core.load = 0
             self.cores.add(core)
             if core.vocabulary:
                 self._ask(core)
@@ -223,7 +228,7 @@ class Reception:
             log.warning("%s: %s (rank %s)", self._address, words, ", ".join(map(str, ranks)))
             for core in cores:
                 self.cores.remove(core.rank)
-                core.up, core.load, core.outputs = False, 0, None
+                core.up, core.outputs = False, None
                 self._away[core.rank] = core
             self._host.lost(ranks, words)
 
@@ -284,8 +289,9 @@ class Reception:
         except EngineError as error:
             log.info("%s: rank %d: %s", self._address, core.rank, error.message)
 
-    def _answered(self, core: Core) -> None:
-        if core.asked is not None:
+    def _answered(self, rank: int) -> None:
+        core = self.cores.get(rank)
+        if core is not None and core.asked is not None:
             core.asked = None
             if not core.up:
                 log.info("%s: going on with the engine core of rank %d", self._address, core.rank)
