@@ -462,6 +462,11 @@ def test_closing_sends_what_is_left_within_a_time(run: Callable[[Any], None]) ->
     async def scenario() -> None:
         heard = Heard()
         place = await listening(heard)
+        with peer(zmq.DEALER, place, IDENTITY=b"\3\0"):
+            await until(lambda: heard.joined)
+        await until(lambda: heard.left)
+        heard.joined.clear()
+        heard.left.clear()
         with peer(zmq.DEALER, place, IDENTITY=b"\3\0") as dealer:
             reader, writer = await asyncio.open_connection("127.0.0.1", place, limit=1 << 16)
             writer.write(greeting() + ready(identity=b"\4\0"))
@@ -493,6 +498,16 @@ def test_libzmq_leaves_a_listener_of_another_kind(run: Callable[[Any], None]) ->
         await heard.listener.close(0.2)
 
     run(scenario())
+
+
+async def test_who_comes_while_it_closes_is_sent_away() -> None:
+    heard = Heard()
+    await listening(heard)
+    await heard.listener.close(0.2)
+    wire = heard.wire()
+    assert wire.is_closing()
+    feed(wire, greeting() + ready())
+    assert heard.joined == []
 
 
 async def test_a_port_in_use_is_an_error() -> None:

@@ -87,7 +87,7 @@ class Reception:
         then, too: a core may come later."""
         if not self.wire.is_open:
             self._loop = asyncio.get_running_loop()
-            await self._recall()
+            self._recall()
             await self.wire.open()
             self._watch()
         if not self.cores.complete:
@@ -269,11 +269,12 @@ class Reception:
         except OSError as error:
             log.warning("%s cannot be written (%s): after a restart, vLLM must be restarted too", self._state, error)
 
-    async def _recall(self) -> None:
+    def _recall(self) -> None:
         """Know the cores that an earlier process at this address was connected to."""
-        known = await asyncio.to_thread(recall, self._state)
-        for rank, ready in known.cores.items() if known is not None else ():
-            assert known is not None
+        known = recall(self._state)
+        if known is None:
+            return
+        for rank, ready in known.cores.items():
             try:
                 self._layout = layout_of(ready.vllm_version)
             except EngineError:

@@ -7,6 +7,7 @@ said at once, and a request to an engine that is gone, or that does not read, is
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Protocol
@@ -104,8 +105,7 @@ class CoreWire:
         """Release the ports; what was sent goes out first."""
         listeners, self._listeners = self._listeners, ()
         self._engines.clear()
-        for listener in listeners:
-            await listener.close(_LINGER)
+        await asyncio.gather(*(listener.close(_LINGER) for listener in listeners))
 
     @property
     def is_open(self) -> bool:

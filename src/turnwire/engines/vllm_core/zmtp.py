@@ -80,6 +80,7 @@ class Listener:
         self._strangers: dict[_Stranger, None] = {}
         self._peers: set[Peer] = set()
         self._empty = asyncio.Event()
+        self._closed = False
         self._complaint = ""
 
     async def open(self, host: str, port: int) -> None:
@@ -92,6 +93,7 @@ class Listener:
         """Release the port. What was sent goes out first, as far as it does within the time."""
         if self._server is not None:
             self._server.close()
+        self._closed = True
         self._left = None
         for stranger in tuple(self._strangers):
             stranger.drop()
@@ -111,6 +113,9 @@ class Listener:
 
     def met(self, stranger: _Stranger) -> None:
         """A connection begins."""
+        if self._closed:
+            stranger.drop()
+            return
         if len(self._strangers) >= _STRANGERS:
             next(iter(self._strangers)).drop()
         self._strangers[stranger] = None
@@ -125,6 +130,7 @@ class Listener:
             peer.drop("there are too many already")
             return
         self._peers.add(peer)
+        self._empty.clear()
         self._complaint = ""
         if self._joined is not None:
             self._joined(peer)
@@ -158,11 +164,11 @@ class _Stranger(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._listener.met(self)
         loop = asyncio.get_running_loop()
         self._late = loop.call_later(_INTRODUCTION_SECONDS, self.drop, "it did not say in time what it is")
-        # Both at once: nothing in them depends on what the other side says.
+        # Greeting and READY at once: nothing in them depends on what the other side says.
         self._transport.write(self._listener.introduction)
+        self._listener.met(self)
 
     def data_received(self, data: bytes) -> None:
         self._said += data
