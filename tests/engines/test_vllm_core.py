@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -313,6 +315,23 @@ async def test_a_frontend_started_again_goes_on_with_the_core(tmp_path: Path) ->
     assert text_of(steps) == "here again"
     error, _text = await fails(second, request([4096]))
     assert error.kind == "invalid_request", "the vocabulary is remembered too"
+    await second.close()
+    core.kill()
+
+
+async def test_what_cores_reported_is_kept_by_a_frontend_that_closes_at_once(tmp_path: Path) -> None:
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    busy = asyncio.get_running_loop().run_in_executor(None, time.sleep, 0.5)
+    address, state = free_address(), tmp_path / "state.json"
+    first = VLLMCoreEngine(address, TOKENIZER, state=state)
+    core = EngineCore(address, Line(text="here"))
+    await asyncio.gather(first.start(), core.start())
+    assert not busy.done()
+    await first.close()
+    second = VLLMCoreEngine(address, TOKENIZER, state=state)
+    await second.start()
+    steps, _completion = await collect(second, request())
+    assert text_of(steps) == "here"
     await second.close()
     core.kill()
 

@@ -81,6 +81,7 @@ class Reception:
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._watchdog: asyncio.TimerHandle | None = None
+        self._unkept = False
 
     async def open(self) -> None:
         """Bind, and wait until the cores have loaded their model; EngineError where none comes. The ports stay bound
@@ -101,6 +102,8 @@ class Reception:
             task.cancel()
         if self._watchdog is not None:
             self._watchdog.cancel()
+        if self._unkept:
+            await self._keep()
         await self.wire.close()
 
     # ------------------------------------------------------------------------------------------ what the wire says
@@ -260,6 +263,7 @@ class Reception:
 
     async def _keep(self) -> None:
         """Keep what the cores reported for the process after this one."""
+        self._unkept = True
         known = [core for core in (*self.cores, *self._away.values()) if core.vocabulary]
         attachment = Attachment(
             {core.rank: core.ready for core in known}, {core.rank: core.vocabulary for core in known}
@@ -268,6 +272,7 @@ class Reception:
             await asyncio.to_thread(remember, self._state, attachment)
         except OSError as error:
             log.warning("%s cannot be written (%s): after a restart, vLLM must be restarted too", self._state, error)
+        self._unkept = False
 
     def _recall(self) -> None:
         """Know the cores that an earlier process at this address was connected to."""
