@@ -299,6 +299,26 @@ async def test_the_gateway_on_it_holds_the_prefix(core: Any, tmp_path: Path) -> 
         await process.wait()
 
 
+async def test_a_core_whose_connections_break_goes_on(engine: VLLMCoreEngine) -> None:
+    """libzmq connects again by itself, and the core is not started again."""
+    for which in ("requests", "outputs"):
+        stream = pull(engine, asking([1, 2, 3], max_tokens=8000, logit_bias=FOREVER))
+        await anext(stream)
+        core = engine._cores.get(0)
+        assert core is not None
+        assert core.outputs is not None
+        (engine._wire._engines[0] if which == "requests" else core.outputs).drop()
+        with pytest.raises(EngineError) as caught:
+            async for _step in stream:
+                pass
+        assert caught.value.kind == "disconnected"
+        async with asyncio.timeout(20):
+            while not await engine.health():
+                await asyncio.sleep(0.05)
+        _text, ids, _completion = await generated(engine, asking([1, 2, 3], max_tokens=5))
+        assert len(ids) == 5
+
+
 async def test_a_killed_core_is_noticed_and_a_new_one_serves(engine: VLLMCoreEngine, core: Any) -> None:
     """Last, since the core dies."""
     stream = pull(engine, asking([1, 2, 3], max_tokens=8000, logit_bias=FOREVER))
