@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from turnwire.gateway.door.connection import DirectAnswer
+from turnwire.gateway.door.exchange import Exchange
 from turnwire.gateway.transports.sinks import DirectSink
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -17,19 +17,12 @@ END = b"0\r\n\r\n"
 
 def opened(written: list[bytes]) -> DirectSink:
     """A sink on a connection of which only what is written is looked at."""
-    cycle: Any = SimpleNamespace(
-        disconnected=False,
-        scope={"http_version": "1.1"},
-        keep_alive=True,
-        transport=SimpleNamespace(write=written.append),
+    connection: Any = SimpleNamespace(
+        loop=asyncio.get_running_loop(),
+        transport=SimpleNamespace(write=lambda data: data and written.append(data)),
+        answered=lambda exchange: None,
     )
-    protocol: Any = SimpleNamespace(loop=asyncio.get_running_loop())
-
-    async def send(message: Any) -> None:
-        assert message == {"type": "http.response.body", "body": b""}
-        written.append(END)
-
-    sink = DirectSink(DirectAnswer(protocol, cycle), send, list)
+    sink = DirectSink(Exchange(connection, method="POST", version="1.1", lasts=True), list)
     sink.open()
     return sink
 
@@ -54,3 +47,12 @@ async def test_head_and_first_words_are_one_write() -> None:
     await sink.close()
     await asyncio.sleep(0)
     assert written == [HEAD + b"3\r\none\r\n", b"3\r\ntwo\r\n", END]
+
+
+async def test_last_words_and_end_are_one_write() -> None:
+    written: list[bytes] = []
+    sink = opened(written)
+    sink.write(b"one")
+    sink.write_last(b"two")
+    await sink.close()
+    assert written == [HEAD + b"3\r\none\r\n", b"3\r\ntwo\r\n" + END]

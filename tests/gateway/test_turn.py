@@ -103,6 +103,8 @@ class Pages:
         assert self.opened
         self.written += data
 
+    write_last = write
+
 
 def turn(engine: Engine, pages: Pages | None = None, **over: Any) -> Turn:
     builder = PromptBuilder(default_template(), TOKENIZER)

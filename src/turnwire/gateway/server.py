@@ -152,21 +152,16 @@ def _interruptible() -> Iterator[None]:
         loop.remove_signal_handler(number)
 
 
-# What a client sends wrong on the wire is told to the client; in the log it is one line of information.
-_CLIENTS_FAULTS = ("Invalid HTTP request", "Invalid UTF-8 sequence")
-
-
 class ServerComplaints(logging.Filter):
-    """What uvicorn says of connections. A turn that died is cut without a clean end, and the complaint about that would
-    only hide real ones; nor may a client fill the log with warnings and traces."""
+    """What uvicorn says of WebSockets. What a client sends wrong is told to the client, which may not fill the log with
+    warnings and traces: there it is one line of information."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        message = record.getMessage()
-        if message.startswith(_CLIENTS_FAULTS):
-            record.levelno, record.levelname = logging.INFO, "INFO"
-            record.exc_info = record.exc_text = None
-            return logging.getLogger().isEnabledFor(logging.INFO)
-        return "without completing response" not in message
+        if not record.getMessage().startswith("Invalid UTF-8 sequence"):
+            return True
+        record.levelno, record.levelname = logging.INFO, "INFO"
+        record.exc_info = record.exc_text = None
+        return logging.getLogger().isEnabledFor(logging.INFO)
 
 
 def server_config(gateway: Gateway) -> uvicorn.Config:

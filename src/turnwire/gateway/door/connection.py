@@ -1,28 +1,33 @@
-"""Bounds on the HTTP connection itself, below any API: the size of a request's head and how long it may take.
+"""A client's connection: HTTP/1.1 as uvicorn's server speaks it here, and the bounds on what comes over it.
 
-Promise: a head over its limits is answered 431 and a request that does not arrive whole in time 408, both before the
-application sees them; a connection that is being closed is gone within a bound, whether its peer reads or not. An
-answer that streams can be written straight to the connection. This leans on parts of uvicorn that are not its public
-interface, so its version is pinned.
+Promise: a head over its limits is answered 431, a request that does not arrive whole in time 408, and what is no HTTP
+400, all before the application sees them; a connection that is being closed is gone within a bound, whether its peer
+reads or not. Requests that are sent ahead are answered in their order. Of uvicorn's settings it knows those that the
+gateway makes. This leans on parts of uvicorn that are not its public interface, so its version is pinned.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol
+import logging
+import urllib.parse
+from collections import deque
+from typing import Any, ClassVar
 
+import httptools
 import msgspec
-from starlette.types import Receive, Scope, Send
+from starlette.types import Scope
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
-__all__ = ["DIRECT", "DirectAnswer", "HttpBounds", "Listener", "bounded_http", "bounded_socket"]
+from turnwire.gateway.door.exchange import DIRECT, Exchange, status_line
 
-DIRECT = "turnwire.direct"
-"""The ASGI extension under which an application finds the DirectAnswer of its request."""
+__all__ = ["HttpBounds", "bounded_http", "bounded_socket"]
+
+log = logging.getLogger("turnwire.gateway")
+
+_ASGI = {"version": "3.0", "spec_version": "2.3"}
 
 
 class HttpBounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,82 +40,13 @@ class HttpBounds(msgspec.Struct, frozen=True, kw_only=True):
     linger_s: float = 5.0
 
 
-class Listener(Protocol):
-    """Who is called when the client of a direct answer falls behind, catches up or leaves."""
-
-    def pause(self) -> None: ...
-
-    def resume(self) -> None: ...
-
-    def gone(self) -> None: ...
-
-
-class DirectAnswer:
-    """The streamed answer to one request, written by plain calls. It is begun here and ended by ASGI's own last
-    message, so that uvicorn goes on with the connection as always."""
-
-    __slots__ = ("_chunked", "_cycle", "_head", "_protocol", "_write", "listener")
-
-    def __init__(self, protocol: _BoundedHttp, cycle: RequestResponseCycle) -> None:
-        self._protocol = protocol
-        self._cycle = cycle
-        self._chunked = True
-        self._head = b""
-        self._write = cycle.transport.write
-        self.listener: Listener | None = None
-
-    @property
-    def full(self) -> bool:
-        """Whether the client has not taken what was written."""
-        return self._cycle.flow.write_paused and not self._cycle.disconnected
-
-    def listen(self, listener: Listener) -> None:
-        """Tell `listener` what the client does from now on."""
-        self.listener = listener
-        self._protocol.direct = self
-        if self._cycle.disconnected:
-            listener.gone()
-
-    def start(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        """Send a status of 200 and the headers, together with what is written in the same step."""
-        cycle = self._cycle
-        if cycle.disconnected:
-            return
-        # Before HTTP/1.1 a body of unknown length ends with its connection.
-        self._chunked = cycle.chunked_encoding = cycle.scope["http_version"] == "1.1"
-        cycle.keep_alive = cycle.keep_alive and self._chunked
-        cycle.response_started = True
-        cycle.waiting_for_100_continue = False
-        framing = b"transfer-encoding: chunked\r\n" if self._chunked else b""
-        closing = b"" if cycle.keep_alive else b"connection: close\r\n"
-        lines = b"".join(b"%b: %b\r\n" % header for header in headers)
-        self._head = STATUS_LINE[200] + lines + framing + closing + b"\r\n"
-        self._protocol.loop.call_soon(self.send_head)
-
-    def send_head(self) -> None:
-        """Send the head now, if it waits."""
-        head, self._head = self._head, b""
-        if head and not self._cycle.disconnected:
-            self._write(head)
-
-    def write(self, data: bytes) -> None:
-        """Send more of the body."""
-        if self._cycle.disconnected:
-            return
-        if self._chunked:
-            data = b"%x\r\n%b\r\n" % (len(data), data)
-        if self._head:
-            data, self._head = self._head + data, b""
-        # Held by the object, not by its class: from a local name it is called without a search.
-        write = self._write
-        write(data)
-
-
 class _HeadTooLarge(Exception):
     """Raised inside the parser, which then stops."""
 
 
-class _BoundedHttp(HttpToolsProtocol):
+class _BoundedHttp(asyncio.Protocol):
+    """What uvicorn's server makes for each connection. `stuck`: the client does not take what is written."""
+
     bounds: ClassVar[HttpBounds]
 
     def __init__(
@@ -120,127 +56,283 @@ class _BoundedHttp(HttpToolsProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
-        self._application = self.app
-        self.app = self._served
+        self._config = config
+        self._server = server_state
+        self._app_state = app_state
+        self.loop = _loop or asyncio.get_running_loop()
+        self.transport: asyncio.Transport
+        self.stuck = False
+        self._unstuck: asyncio.Event | None = None
+        self._reads = True
+        self._parser: httptools.HttpRequestParser
+        # The head that is being read, and how much of one there was before the last piece.
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._awaits_continue = False
         self._in_head = True
         self._head = 0
-        self._deadline: asyncio.TimerHandle | None = None
-        self.direct: DirectAnswer | None = None
+        # A request that has begun and is not here to its end; its exchange, once its head is complete.
+        self._arriving = False
+        self._incoming: Exchange | None = None
+        self._answering: Exchange | None = None
+        self._ahead: deque[tuple[Exchange, Scope]] = deque()
+        # One timer for whatever is waited for: what is due later than it rings is looked at again then.
+        self._due: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
-    async def _served(self, scope: Scope, receive: Receive, send: Send) -> None:
-        cycle = getattr(send, "__self__", None)
-        if isinstance(cycle, RequestResponseCycle):
-            scope.setdefault("extensions", {})[DIRECT] = DirectAnswer(self, cycle)
-        try:
-            await self._application(scope, receive, send)
-        finally:
-            if self.direct is not None:
-                self.direct.listener = None
-                self.direct = None
-            self._leave_soon()
+    # -------------------------------------------------------------------------------------------- the connection
 
-    # ------------------------------------------------------------------------------------------- a direct answer
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.transport = transport
+        self._server.connections.add(self)  # type: ignore[arg-type]
+        self._parser = httptools.HttpRequestParser(self)
+        # A client may announce that it closes and send more all the same: its request is answered.
+        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._expect(self.bounds.request_s)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.connections.discard(self)
+        self._stop_clock()
+        self._ahead.clear()
+        if self._answering is not None:
+            self._answering.leave()
+        self._set_stuck(False)
+        # It knows the connection, as the connection knows it.
+        del self._parser
+
+    def shutdown(self) -> None:
+        """The server ends: close now, or after the answer that is on its way."""
+        if self._answering is None:
+            self.close()
+        else:
+            self._answering.lasts = False
+
+    def close(self) -> None:
+        """Close, once what was written is sent."""
+        self.transport.close()
+        if self.transport.get_write_buffer_size():
+            # Closing waits for the peer to read; one that never does would keep its connection for ever.
+            self.loop.call_later(self.bounds.linger_s, self.transport.abort)
+
+    def refuse(self, status: int, message: str) -> None:
+        """Answer in place of the application, and close. An answer that has begun is cut."""
+        if self.transport.is_closing():
+            return
+        if self._answering is not None and self._answering.begun:
+            self.transport.abort()
+            return
+        body = msgspec.json.encode({"error": {"message": message, "type": "invalid_request_error", "code": None}})
+        head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
+        self.transport.write(status_line(status) + head + body)
+        self.close()
+
+    # -------------------------------------------------------------------------------------------------- the flow
 
     def pause_writing(self) -> None:
-        super().pause_writing()
-        if self.direct is not None and self.direct.listener is not None:
-            self.direct.listener.pause()
+        self._set_stuck(True)
+        if self._answering is not None and self._answering.listener is not None:
+            self._answering.listener.pause()
 
     def resume_writing(self) -> None:
-        super().resume_writing()
-        if self.direct is not None and self.direct.listener is not None:
-            self.direct.listener.resume()
+        self._set_stuck(False)
+        if self._answering is not None and self._answering.listener is not None:
+            self._answering.listener.resume()
 
-    # ------------------------------------------------------------------------------------------------- the head
+    def _set_stuck(self, stuck: bool) -> None:
+        self.stuck = stuck
+        if not stuck and self._unstuck is not None:
+            self._unstuck.set()
+
+    async def writable(self) -> None:
+        """Wait until the client has taken what was written, or has left."""
+        while self.stuck:
+            if self._unstuck is None:
+                self._unstuck = asyncio.Event()
+            self._unstuck.clear()
+            await self._unstuck.wait()
+
+    def pause_reading(self) -> None:
+        """Read no more for now."""
+        if self._reads:
+            self._reads = False
+            self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        if not self._reads and not self.transport.is_closing():
+            self._reads = True
+            self.transport.resume_reading()
+
+    # --------------------------------------------------------------------------------------------------- reading
 
     def data_received(self, data: bytes) -> None:
         if self._in_head:
             self._head += len(data)
-        super().data_received(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._upgrade()
+            return
+        except httptools.HttpParserError:
+            if self._head_too_large():
+                self.refuse(431, "The request's head is too large.")
+            else:
+                log.info("a client sent what is no HTTP request")
+                self.refuse(400, "This is not a valid HTTP request.")
+            return
         # Only a head that is still incomplete is counted here: a whole one may have its body in the same piece.
         if self._in_head and self._head > self.bounds.head_bytes:
-            self._refuse(431, "The request's head is too large.")
+            self.refuse(431, "The request's head is too large.")
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._in_head = True
-        self._await_request()
+        self._url, self._headers = b"", []
+        self._awaits_continue = False
+        self._in_head = self._arriving = True
+        self._expect(self.bounds.request_s)
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self._awaits_continue = True
+        self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         self._in_head, self._head = False, 0
-        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-        if size > self.bounds.head_bytes or len(self.headers) > self.bounds.headers:
+        if self._head_too_large():
             raise _HeadTooLarge
-        super().on_headers_complete()
-
-    def send_400_response(self, msg: str) -> None:
-        size = len(self.url) if self.headers is not None else 0
-        size += sum(len(name) + len(value) + 4 for name, value in self.headers or ())
-        if size > self.bounds.head_bytes or len(self.headers or ()) > self.bounds.headers:
-            self._refuse(431, "The request's head is too large.")
+        parser = self._parser
+        self._incoming = None
+        if parser.should_upgrade() and self._asks_for_socket():
+            return
+        method, version = parser.get_method().decode("ascii"), parser.get_http_version()
+        exchange = Exchange(
+            self,
+            method=method,
+            version=version,
+            lasts=version == "1.1" and parser.should_keep_alive(),
+            awaits_continue=self._awaits_continue,
+        )
+        scope = self._scope(method, version)
+        scope["extensions"] = {DIRECT: exchange}
+        self._incoming = exchange
+        if self._answering is None:
+            self._answer(exchange, scope)
         else:
-            self._refuse(400, "This is not a valid HTTP request.")
+            self.pause_reading()
+            self._ahead.append((exchange, scope))
 
-    def _refuse(self, status: int, message: str) -> None:
+    def on_body(self, body: bytes) -> None:
+        if self._incoming is not None:
+            self._incoming.feed(body)
+
+    def on_message_complete(self) -> None:
+        self._arriving, self._due = False, None
+        if self._incoming is not None:
+            self._incoming.end()
+            self._incoming = None
+        if self._answering is None:
+            # It was answered before it was here.
+            self._expect(self._config.timeout_keep_alive)
+
+    def _head_too_large(self) -> bool:
+        size = len(self._url) + sum([len(name) + len(value) + 4 for name, value in self._headers])
+        return size > self.bounds.head_bytes or len(self._headers) > self.bounds.headers
+
+    def _scope(self, method: str, version: str) -> Scope:
+        """The request as ASGI describes it; whom it comes from is not asked for, since nothing is decided by it."""
+        target = httptools.parse_url(self._url)
+        path = target.path.decode("ascii")
+        return {
+            "type": "http",
+            "asgi": _ASGI,
+            "http_version": version,
+            "scheme": "https" if self._config.ssl else "http",
+            "method": method,
+            "root_path": "",
+            "path": urllib.parse.unquote(path) if "%" in path else path,
+            "raw_path": target.path,
+            "query_string": target.query or b"",
+            "headers": self._headers,
+            "state": self._app_state.copy(),
+        }
+
+    # ------------------------------------------------------------------------------------------------- answering
+
+    def _answer(self, exchange: Exchange, scope: Scope) -> None:
+        self._answering = exchange
+        task = self.loop.create_task(exchange.run(self._config.loaded_app, scope))
+        self._server.tasks.add(task)
+        task.add_done_callback(self._server.tasks.discard)
+
+    def answered(self, exchange: Exchange) -> None:
+        """All of the answer is written: what comes next on this connection may."""
+        self._answering = None
         if self.transport.is_closing():
             return
-        body = msgspec.json.encode({"error": {"message": message, "type": "invalid_request_error", "code": None}})
-        head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
-        self.transport.write(STATUS_LINE[status] + head + body)
-        self.transport.close()
-        self._leave_soon()
+        if not exchange.lasts:
+            self.close()
+            return
+        self.resume_reading()
+        if self._ahead:
+            self._answer(*self._ahead.popleft())
+        elif not self._arriving:
+            self._expect(self._config.timeout_keep_alive)
+
+    def _asks_for_socket(self) -> bool:
+        return dict(self._headers).get(b"upgrade", b"").lower() == b"websocket"
+
+    def _upgrade(self) -> None:
+        """Hand the connection over to a WebSocket; a request for anything else was answered as if it asked for none."""
+        socket: Any = self._config.ws_protocol_class
+        if not self._asks_for_socket() or socket is None:
+            return
+        if self._answering is not None:
+            self.refuse(400, "A connection is upgraded once all before is answered.")
+            return
+        self._stop_clock()
+        self._server.connections.discard(self)
+        lines = [b"%b: %b\r\n" % header for header in self._headers]
+        head = b"".join((self._parser.get_method(), b" ", self._url, b" HTTP/1.1\r\n", *lines, b"\r\n"))
+        protocol = socket(config=self._config, server_state=self._server, app_state=self._app_state)
+        protocol.connection_made(self.transport)
+        protocol.data_received(head)
+        self.transport.set_protocol(protocol)
+        del self._parser
 
     # ------------------------------------------------------------------------------------------------- the clock
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._await_request()
-
-    def on_message_complete(self) -> None:
-        super().on_message_complete()
-        self._stop_clock()
-
-    def handle_websocket_upgrade(self) -> None:
-        self._stop_clock()
-        super().handle_websocket_upgrade()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_clock()
-        super().connection_lost(exc)
-        if self.direct is not None and self.direct.listener is not None:
-            self.direct.listener.gone()
-
-    def timeout_keep_alive_handler(self) -> None:
-        super().timeout_keep_alive_handler()
-        self._leave_soon()
-
-    def _await_request(self) -> None:
-        self._stop_clock()
-        self._deadline = self.loop.call_later(self.bounds.request_s, self._too_slow)
+    def _expect(self, seconds: float) -> None:
+        """Give the client so long from now."""
+        self._due = self.loop.time() + seconds
+        if self._timer is not None and self._timer.when() > self._due:
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None:
+            self._timer = self.loop.call_at(self._due, self._rings)
 
     def _stop_clock(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        self._due = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    def _too_slow(self) -> None:
-        if self._in_head and not self._head:
-            # Nothing was asked, so nothing is answered.
-            self.transport.close()
-        elif self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete:
-            self.transport.abort()
+    def _rings(self) -> None:
+        self._timer = None
+        if self._due is None:
+            return
+        if self._due > self.loop.time():
+            self._timer = self.loop.call_at(self._due, self._rings)
+        elif not self._reads:
+            # It is the client who waits.
+            self._expect(self.bounds.request_s)
+        elif self._arriving:
+            self.refuse(408, "The request did not arrive in time.")
         else:
-            self._refuse(408, "The request did not arrive in time.")
-
-    def _leave_soon(self) -> None:
-        if self.transport.get_write_buffer_size():
-            self.loop.call_later(self.bounds.linger_s, self._leave)
-
-    def _leave(self) -> None:
-        # Closing waits for the peer to read; one that never does would keep its connection for ever.
-        if self.transport.is_closing():
-            self.transport.abort()
+            # Nothing was asked, so nothing is answered.
+            self.close()
 
 
 class _BoundedSocket(WebSocketsSansIOProtocol):
@@ -259,6 +351,6 @@ def bounded_socket(bounds: HttpBounds) -> type[WebSocketsSansIOProtocol]:
     return type("BoundedSocket", (_BoundedSocket,), {"bounds": bounds})
 
 
-def bounded_http(bounds: HttpBounds) -> type[HttpToolsProtocol]:
+def bounded_http(bounds: HttpBounds) -> type[asyncio.Protocol]:
     """A protocol for uvicorn that keeps these bounds."""
     return type("BoundedHttp", (_BoundedHttp,), {"bounds": bounds})

@@ -11,7 +11,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from turnwire.gateway.door.connection import DIRECT
+from turnwire.gateway.door.exchange import DIRECT
 
 __all__ = ["CrossOrigin", "origin_names"]
 

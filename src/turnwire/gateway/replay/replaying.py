@@ -106,6 +106,8 @@ class _Collected:
     def write(self, data: bytes) -> None:
         self.data += data
 
+    write_last = write
+
 
 class _World:
     """What the captured world said: the time, and the turn that runs."""

@@ -105,6 +105,8 @@ class ResponseLog:
                 self._frames = None
         self._tell()
 
+    write_last = write
+
     def finish(self) -> None:
         """No more frames will come."""
         self._over = True

@@ -130,6 +130,10 @@ class _Tap:
         self.written.append((time.monotonic(), data))
         self._sink.write(data)
 
+    def write_last(self, data: bytes) -> None:
+        self.written.append((time.monotonic(), data))
+        self._sink.write_last(data)
+
     # --------------------------------------------------------------------------------------------- the end
 
     @property

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from starlette.types import Message as ASGIMessage
 from starlette.types import Receive, Scope, Send
 
-from turnwire.gateway.door.connection import DIRECT, DirectAnswer
+from turnwire.gateway.door.exchange import DIRECT, Exchange
 from turnwire.gateway.turns.sink import Reader
 
 __all__ = ["ASGISink", "DirectSink", "Pump", "http_sink"]
@@ -27,26 +27,23 @@ _HIGH_WATER = 64 * 1024
 class DirectSink:
     """Writes to the connection of our own server."""
 
-    def __init__(self, answer: DirectAnswer, send: Send, headers: Head) -> None:
-        self._answer = answer
-        self._send = send
+    def __init__(self, exchange: Exchange, headers: Head) -> None:
+        self._exchange = exchange
         self._headers = headers
-        self.write = answer.write
+        self.attach = exchange.listen
+        self.write = exchange.write
+        self.write_last = exchange.write_last
 
     @property
     def full(self) -> bool:
-        return self._answer.full
-
-    def attach(self, reader: Reader) -> None:
-        self._answer.listen(reader)
+        return self._exchange.full
 
     def open(self) -> None:
-        self._answer.start(self._headers())
+        self._exchange.start(self._headers())
 
     async def close(self) -> None:
-        """End the answer; what comes next on the connection is the server's matter."""
-        self._answer.send_head()
-        await self._send({"type": "http.response.body", "body": b""})
+        """End the answer."""
+        self._exchange.finish()
 
     def stop(self) -> None:
         """Nothing to stop."""
@@ -123,6 +120,8 @@ class ASGISink:
     def write(self, data: bytes) -> None:
         self._pump.put({"type": "http.response.body", "body": data, "more_body": True}, len(data))
 
+    write_last = write
+
     async def close(self) -> None:
         """End the answer once all of it was taken."""
         self._pump.put({"type": "http.response.body", "body": b""}, 0)
@@ -153,4 +152,4 @@ def http_sink(scope: Scope, receive: Receive, send: Send, media_type: str, heade
         ]
 
     direct = scope.get("extensions", {}).get(DIRECT)
-    return DirectSink(direct, send, head) if isinstance(direct, DirectAnswer) else ASGISink(receive, send, head)
+    return DirectSink(direct, head) if isinstance(direct, Exchange) else ASGISink(receive, send, head)

@@ -77,6 +77,8 @@ class _FrameSink:
         for line in data.splitlines():
             self._pump.put({"type": "websocket.send", "text": line.decode()}, len(line))
 
+    write_last = write
+
     async def emptied(self) -> None:
         """Wait until all has been sent."""
         self.reader = self._pump.reader = None

@@ -68,6 +68,9 @@ class SharedSink:
     def write(self, data: bytes) -> None:
         self._sink.write(data)
 
+    # The others go on.
+    write_last = write
+
     def pause(self) -> None:
         for reader in self._readers:
             reader.pause()

@@ -43,3 +43,7 @@ class Sink(Protocol):
     def write(self, data: bytes) -> None:
         """Send more of the answer; bytes for a client that is gone are dropped."""
         ...
+
+    def write_last(self, data: bytes) -> None:
+        """The same for the last bytes of a turn: an answer that ends with them may say so in the same write."""
+        ...

@@ -326,17 +326,18 @@ class Turn:
         if self.sink.full:
             self._generation.pause()
 
-    def _put(self, data: bytes) -> None:
+    def _put(self, data: bytes, *, last: bool = False) -> None:
         if not data:
             return
         if not self.opened:
             data = self._opening() + data
+        write = self.sink.write_last if last else self.sink.write
         closed = self._stamping.closed
         if closed == len(self.record.dispatches):
-            self.sink.write(data)
+            write(data)
             return
         parsed = time.perf_counter()
-        self.sink.write(data)
+        write(data)
         took = time.perf_counter() - parsed
         self.record.dispatches.extend([took] * (closed - len(self.record.dispatches)))
 
@@ -408,7 +409,7 @@ class Turn:
             await runtime.written(written)
         if self._finished is not None:
             await self._finished(record)
-        self._put(data)
+        self._put(data, last=self._rounds is None)
         if self._rounds is not None and self._rounds.pending:
             await self._run_tools(self._rounds)
         else:

@@ -1,0 +1,552 @@
+"""HTTP/1.1 as it is spoken on a client's connection, byte for byte, under both event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvicorn
+import uvloop
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from turnwire.gateway.door.connection import HttpBounds, bounded_http, bounded_socket
+from turnwire.gateway.door.exchange import DIRECT
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+Talk = Callable[..., Awaitable[bytes]]
+
+GET = b"GET /a HTTP/1.1\r\nhost: localhost\r\n\r\n"
+LAST = b"GET /b HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+
+
+@pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    play: Run = request.param
+    return play
+
+
+async def body_of(receive: Receive) -> bytes:
+    body = b""
+    while True:
+        message = await receive()
+        assert message["type"] == "http.request"
+        body += message["body"]
+        if not message["more_body"]:
+            return body
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    """Says what it was asked, in a body of known length."""
+    said = f"{scope['method']} {scope['path']} {scope['query_string'].decode()} ".encode() + await body_of(receive)
+    head = [(b"content-length", b"%d" % len(said))]
+    await send({"type": "http.response.start", "status": 200, "headers": head})
+    await send({"type": "http.response.body", "body": said})
+
+
+async def streamed(scope: Scope, receive: Receive, send: Send) -> None:
+    """Two pieces of unknown length."""
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"one ", "more_body": True})
+    await asyncio.sleep(0.01)
+    await send({"type": "http.response.body", "body": b"two", "more_body": True})
+    await send({"type": "http.response.body"})
+
+
+async def direct(scope: Scope, receive: Receive, send: Send) -> None:
+    """The same, written straight to the connection."""
+    exchange = scope["extensions"][DIRECT]
+    await body_of(receive)
+    exchange.start([(b"content-type", b"text/plain")])
+    exchange.write(b"one ")
+    await asyncio.sleep(0.01)
+    exchange.write_last(b"two")
+    exchange.finish()
+
+
+@asynccontextmanager
+async def serving(app: ASGIApp, keep_alive: int = 5, **over: Any) -> AsyncIterator[tuple[uvicorn.Server, Talk]]:
+    """A server, and a way to say something to it and hear all that it answers until it closes."""
+    fields = {"head_bytes": 4096, "headers": 50, "request_s": 30.0, "linger_s": 0.5} | over
+    bounds = HttpBounds(**fields)
+    config = uvicorn.Config(
+        app,
+        http=bounded_http(bounds),
+        ws=bounded_socket(bounds),
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        timeout_keep_alive=keep_alive,
+    )
+    server = uvicorn.Server(config)
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    while not server.started:
+        await asyncio.sleep(0.005)
+
+    async def talk(*pieces: bytes, pause: float = 0.0) -> bytes:
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        try:
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(pause)
+            async with asyncio.timeout(10):
+                return await reader.read()
+        finally:
+            writer.close()
+
+    try:
+        yield server, talk
+    finally:
+        server.should_exit = True
+        await task
+
+
+def bodies(answer: bytes) -> list[bytes]:
+    """The bodies of answers of known length."""
+    found = []
+    while answer:
+        head, _, answer = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200")
+        length = int(head.split(b"content-length: ")[1].split(b"\r\n")[0])
+        found.append(answer[:length])
+        answer = answer[length:]
+    return found
+
+
+def test_a_connection_serves_one_request_after_another(run: Run) -> None:
+    async def main() -> None:
+        async with serving(echo) as (_, talk):
+            assert bodies(await talk(GET, LAST, pause=0.05)) == [b"GET /a  ", b"GET /b  "]
+
+    run(main())
+
+
+def test_requests_that_are_sent_ahead_are_answered_in_their_order(run: Run) -> None:
+    async def slow_first(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/a":
+            await asyncio.sleep(0.1)
+        await echo(scope, receive, send)
+
+    async def main() -> None:
+        post = b"POST /p HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4\r\n\r\nbody"
+        async with serving(slow_first) as (_, talk):
+            assert bodies(await talk(GET + post + GET + LAST)) == [
+                b"GET /a  ",
+                b"POST /p  body",
+                b"GET /a  ",
+                b"GET /b  ",
+            ]
+
+    run(main())
+
+
+def test_what_follows_a_request_that_closes_is_not_answered(run: Run) -> None:
+    async def main() -> None:
+        async with serving(echo) as (_, talk):
+            answer = await talk(LAST + GET)
+            assert bodies(answer) == [b"GET /b  "]
+            assert b"connection: close\r\n" in answer
+
+    run(main())
+
+
+def test_path_and_query_are_taken_apart(run: Run) -> None:
+    async def main() -> None:
+        async with serving(echo) as (_, talk):
+            for target in (b"/%C3%A4%20b?c=%20d", b"http://elsewhere.example/%C3%A4%20b?c=%20d"):
+                answer = await talk(LAST.replace(b"/b", target))
+                assert bodies(answer) == ["GET /ä b c=%20d ".encode()]
+
+    run(main())
+
+
+@pytest.mark.parametrize("app", [streamed, direct])
+def test_a_body_of_unknown_length_is_chunked_and_the_connection_kept(run: Run, app: ASGIApp) -> None:
+    async def main() -> None:
+        async with serving(app) as (_, talk):
+            answer = await talk(GET, LAST, pause=0.1)
+        first, second = answer.split(b"HTTP/1.1 200 OK\r\n")[1:]
+        for part in (first, second):
+            head, _, body = part.partition(b"\r\n\r\n")
+            assert b"transfer-encoding: chunked" in head
+            assert body == b"4\r\none \r\n3\r\ntwo\r\n0\r\n\r\n"
+        assert b"connection: close" not in first
+        assert b"connection: close" in second
+
+    run(main())
+
+
+@pytest.mark.parametrize("app", [streamed, direct])
+def test_before_http_1_1_a_body_of_unknown_length_ends_with_its_connection(run: Run, app: ASGIApp) -> None:
+    async def main() -> None:
+        async with serving(app) as (_, talk):
+            answer = await talk(b"GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n")
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert b"transfer-encoding" not in head
+        assert b"connection: close" in head
+        assert body == b"one two"
+
+    run(main())
+
+
+@pytest.mark.parametrize("app", [echo, streamed])
+def test_a_head_is_asked_for_and_nothing_else_sent(run: Run, app: ASGIApp) -> None:
+    async def main() -> None:
+        async with serving(app) as (_, talk):
+            answer = await talk(LAST.replace(b"GET", b"HEAD"))
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 OK")
+        assert b"transfer-encoding" not in head
+        assert body == b""
+
+    run(main())
+
+
+def test_an_answer_without_content_has_neither_length_nor_chunks(run: Run) -> None:
+    async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    async def main() -> None:
+        async with serving(nothing) as (_, talk):
+            assert await talk(LAST) == b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"
+
+    run(main())
+
+
+def test_a_body_in_chunks_is_put_together(run: Run) -> None:
+    head = b"POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+
+    async def main() -> None:
+        async with serving(echo) as (_, talk):
+            answer = await talk(head + b"3\r\nab", b"c\r\n", b"2\r\nde\r\n0\r\n\r\n", pause=0.02)
+            assert bodies(answer) == [b"POST /  abcde"]
+
+    run(main())
+
+
+def test_a_client_that_waits_to_be_asked_for_its_body_is_asked_once_it_is_read(run: Run) -> None:
+    head = (
+        b"POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n"
+    )
+
+    async def refusing(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    async def main() -> None:
+        async with serving(echo) as (_, talk):
+            answer = await talk(head, b"body", pause=0.05)
+            asked, _, rest = answer.partition(b"\r\n\r\n")
+            assert asked == b"HTTP/1.1 100 Continue"
+            assert bodies(rest) == [b"POST /  body"]
+        async with serving(refusing) as (_, talk):
+            assert (await talk(head)).startswith(b"HTTP/1.1 413 ")
+
+    run(main())
+
+
+def test_a_body_that_nobody_reads_is_not_taken_in(run: Run) -> None:
+    size = 40_000_000
+    asked = asyncio.Event()
+
+    async def patient(scope: Scope, receive: Receive, send: Send) -> None:
+        await asked.wait()
+        assert len(await body_of(receive)) == size
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    async def main() -> None:
+        async with serving(patient) as (_, talk):
+            head = b"POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % size
+            told = asyncio.ensure_future(talk(head, b"x" * size))
+            done, _ = await asyncio.wait([told], timeout=0.3)
+            assert not done
+            asked.set()
+            assert (await told).startswith(b"HTTP/1.1 200")
+
+    run(main())
+
+
+def test_a_request_that_is_refused_unread_leaves_the_connection_usable(run: Run) -> None:
+    async def careless(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "GET":
+            await echo(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"no"})
+
+    async def main() -> None:
+        size = 3_000_000
+        head = b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % size
+        async with serving(careless) as (_, talk):
+            answer = await talk(head, b"x" * size, LAST, pause=0.02)
+            assert bodies(answer) == [b"no", b"GET /b  "]
+
+    run(main())
+
+
+def test_a_slow_client_pauses_and_resumes_a_direct_answer_and_its_end_is_told(run: Run) -> None:
+    heard: list[str] = []
+
+    class Listening:
+        def pause(self) -> None:
+            heard.append("pause")
+
+        def resume(self) -> None:
+            heard.append("resume")
+
+        def gone(self) -> None:
+            heard.append("gone")
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = scope["extensions"][DIRECT]
+        exchange.listen(Listening())
+        exchange.start([])
+        for _ in range(100):
+            exchange.write(b"x" * 1_000_000)
+        assert exchange.full
+        assert heard == ["pause"]
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        assert not exchange.full
+        exchange.write(b"to nobody")
+        exchange.finish()
+
+    async def main() -> None:
+        async with serving(app) as (server, _):
+            address = server.servers[0].sockets[0].getsockname()
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(GET)
+            async with asyncio.timeout(10):
+                while "pause" not in heard:
+                    await asyncio.sleep(0.01)
+                while "resume" not in heard:
+                    await reader.read(1 << 20)
+                writer.transport.abort()
+                while "gone" not in heard:
+                    await asyncio.sleep(0.01)
+                while server.server_state.tasks:
+                    await asyncio.sleep(0.01)
+        assert heard == ["pause", "resume", "gone"]
+
+    run(main())
+
+
+def test_a_client_that_leaves_is_told_of_to_whoever_waits(run: Run) -> None:
+    told: list[str] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        told.append((await receive())["type"])
+        told.append((await receive())["type"])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def main() -> None:
+        async with serving(app) as (server, _):
+            _, writer = await asyncio.open_connection(*server.servers[0].sockets[0].getsockname())
+            writer.write(GET)
+            await asyncio.sleep(0.05)
+            writer.close()
+            async with asyncio.timeout(5):
+                while len(told) < 2 or server.server_state.tasks:
+                    await asyncio.sleep(0.01)
+        assert told == ["http.request", "http.disconnect"]
+
+    run(main())
+
+
+async def never_begins(scope: Scope, receive: Receive, send: Send) -> None:
+    pass
+
+
+async def fails(scope: Scope, receive: Receive, send: Send) -> None:
+    raise ValueError("a defect")
+
+
+async def splits(scope: Scope, receive: Receive, send: Send) -> None:
+    """A header that would begin another."""
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"x", b"a\r\nset-cookie: b")]})
+
+
+@pytest.mark.parametrize("app", [never_begins, fails, splits])
+def test_an_application_that_fails_is_answered_for(run: Run, app: ASGIApp) -> None:
+    async def main() -> None:
+        async with serving(app) as (_, talk):
+            answer = await talk(GET)
+        assert answer.startswith(b"HTTP/1.1 500 ")
+        assert b"connection: close" in answer
+        assert b"set-cookie" not in answer
+
+    run(main())
+
+
+@pytest.mark.parametrize("length", [b"5", b"50", None])
+def test_an_answer_that_breaks_off_is_cut(run: Run, length: bytes | None) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        head = [(b"content-length", length)] if length is not None else []
+        await send({"type": "http.response.start", "status": 200, "headers": head})
+        await send({"type": "http.response.body", "body": b"1234", "more_body": True})
+        if length is not None:
+            await send({"type": "http.response.body", "body": b"56"})
+
+    async def main() -> None:
+        async with serving(app) as (_, talk):
+            answer = await talk(GET)
+        assert answer.startswith(b"HTTP/1.1 200 OK")
+        assert b"1234" in answer
+        assert not answer.endswith(b"0\r\n\r\n")
+        assert length is None or len(answer.partition(b"\r\n\r\n")[2]) < int(length)
+
+    run(main())
+
+
+def test_nothing_follows_an_answer_that_is_whole(run: Run) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await echo(scope, receive, send)
+        assert (await receive())["type"] == "http.disconnect"
+        with pytest.raises(RuntimeError):
+            await send({"type": "http.response.body", "body": b"more"})
+        with pytest.raises(RuntimeError):
+            await send({"type": "http.response.start", "status": 200})
+
+    async def main() -> None:
+        async with serving(app) as (_, talk):
+            assert bodies(await talk(LAST)) == [b"GET /b  "]
+
+    run(main())
+
+
+def test_what_is_no_http_after_a_request_does_not_get_into_its_answer(run: Run) -> None:
+    async def main() -> None:
+        begun, release = asyncio.Event(), asyncio.Event()
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            exchange = scope["extensions"][DIRECT]
+            exchange.start([])
+            exchange.write(b"one")
+            begun.set()
+            await release.wait()
+
+        async with serving(app) as (server, _):
+            reader, writer = await asyncio.open_connection(*server.servers[0].sockets[0].getsockname())
+            writer.write(GET)
+            await begun.wait()
+            writer.write(b"\x00 nonsense\r\n\r\n")
+            heard = b""
+            try:
+                async with asyncio.timeout(5):
+                    heard = await reader.read()
+            except ConnectionError:
+                pass
+            assert b"400" not in heard
+            release.set()
+            writer.close()
+
+    run(main())
+
+
+def test_idle_connections_are_closed_and_slow_requests_are_not_taken_for_idle(run: Run) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with serving(echo, keep_alive=1, request_s=3.0) as (_, talk):
+            began = loop.time()
+            assert bodies(await talk(GET)) == [b"GET /a  "]
+            assert 0.9 < loop.time() - began < 2.5
+            # Half of the next request has come in time: from then on the request's own time counts.
+            assert bodies(await talk(GET + LAST[:20], b"", LAST[20:], pause=0.7)) == [b"GET /a  ", b"GET /b  "]
+
+    run(main())
+
+
+def test_a_request_has_its_time_from_its_first_byte(run: Run) -> None:
+    async def main() -> None:
+        async with serving(echo, request_s=0.6) as (_, talk):
+            assert bodies(await talk(b"", LAST[:10], LAST[10:], pause=0.4)) == [b"GET /b  "]
+            assert (await talk(LAST[:10])).startswith(b"HTTP/1.1 408 ")
+            assert await talk() == b""
+
+    run(main())
+
+
+def test_a_request_that_waits_behind_another_is_not_timed(run: Run) -> None:
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/a":
+            await asyncio.sleep(0.8)
+        await echo(scope, receive, send)
+
+    async def main() -> None:
+        post = b"POST /p HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 4\r\n\r\n"
+        async with serving(slow, request_s=0.3) as (_, talk):
+            assert bodies(await talk(GET + post, b"body")) == [b"GET /a  ", b"POST /p  body"]
+
+    run(main())
+
+
+def test_a_server_that_ends_closes_what_is_idle_and_lets_the_rest_finish(run: Run) -> None:
+    async def main() -> None:
+        begun, release = asyncio.Event(), asyncio.Event()
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["path"] == "/a":
+                begun.set()
+                await release.wait()
+            await echo(scope, receive, send)
+
+        async with serving(app) as (server, talk):
+            idle = asyncio.ensure_future(talk(GET.replace(b"/a", b"/idle")))
+            running = asyncio.ensure_future(talk(GET))
+            await begun.wait()
+            await asyncio.sleep(0.05)
+            server.should_exit = True
+            assert bodies(await idle) == [b"GET /idle  "]
+            assert not running.done()
+            release.set()
+            answer = await running
+            assert bodies(answer) == [b"GET /a  "]
+
+    run(main())
+
+
+UPGRADE = (
+    b"GET /ws HTTP/1.1\r\nhost: localhost\r\nupgrade: WebSocket\r\nconnection: keep-alive, Upgrade\r\n"
+    b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+
+
+async def sockets(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "http":
+        await asyncio.sleep(0.05)
+        await echo(scope, receive, send)
+        return
+    await receive()
+    await send({"type": "websocket.accept"})
+    await send({"type": "websocket.send", "text": scope["path"]})
+    await send({"type": "websocket.close"})
+
+
+def test_a_connection_becomes_a_websocket_also_after_other_requests(run: Run) -> None:
+    async def main() -> None:
+        async with serving(sockets) as (_, talk):
+            for before in ([], [GET]):
+                answer = await talk(*before, UPGRADE, b"\x88\x80\x00\x00\x00\x00", pause=0.2)
+                assert b"HTTP/1.1 101 " in answer
+                assert b"\x81\x03/ws" in answer
+            # Not in the midst of an answer.
+            assert b"HTTP/1.1 101 " not in await talk(GET + UPGRADE)
+
+    run(main())
+
+
+def test_another_upgrade_is_answered_as_if_nobody_had_asked(run: Run) -> None:
+    async def main() -> None:
+        async with serving(echo) as (_, talk):
+            asks = b"GET /a HTTP/1.1\r\nhost: localhost\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n"
+            assert bodies(await talk(asks, LAST, pause=0.05)) == [b"GET /a  ", b"GET /b  "]
+
+    run(main())
