@@ -11,7 +11,10 @@ import pytest
 from turnwire.gateway.door.exchange import Exchange
 from turnwire.gateway.transports.sinks import DirectSink
 
-HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+HEAD = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
+    b"transfer-encoding: chunked\r\n\r\n"
+)
 END = b"0\r\n\r\n"
 
 
@@ -22,7 +25,7 @@ def opened(written: list[bytes]) -> DirectSink:
         transport=SimpleNamespace(write=lambda data: data and written.append(data)),
         answered=lambda exchange: None,
     )
-    sink = DirectSink(Exchange(connection, method="POST", version="1.1", lasts=True), list)
+    sink = DirectSink(Exchange(connection, method="POST", version="1.1", lasts=True), "text/plain", list)
     sink.open()
     return sink
 

@@ -65,12 +65,13 @@ class _BoundedHttp(asyncio.Protocol):
         self._unstuck: asyncio.Event | None = None
         self._reads = True
         self._parser: httptools.HttpRequestParser
-        # The head that is being read, and how much of one there was before the last piece.
+        # The head that is being read: what is known of it and how large that is, and all that was received of it.
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
+        self._size = 0
         self._awaits_continue = False
         self._in_head = True
-        self._head = 0
+        self._received = 0
         # A request that has begun and is not here to its end; its exchange, once its head is complete.
         self._arriving = False
         self._incoming: Exchange | None = None
@@ -96,7 +97,8 @@ class _BoundedHttp(asyncio.Protocol):
         self._ahead.clear()
         if self._answering is not None:
             self._answering.leave()
-        self._set_stuck(False)
+        if self.stuck:
+            self._set_stuck(False)
         # It knows the connection, as the connection knows it.
         del self._parser
 
@@ -167,41 +169,43 @@ class _BoundedHttp(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._in_head:
-            self._head += len(data)
+            self._received += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             self._upgrade()
             return
         except httptools.HttpParserError:
-            if self._head_too_large():
+            if self._size > self.bounds.head_bytes or len(self._headers) > self.bounds.headers:
                 self.refuse(431, "The request's head is too large.")
             else:
                 log.info("a client sent what is no HTTP request")
                 self.refuse(400, "This is not a valid HTTP request.")
             return
         # Only a head that is still incomplete is counted here: a whole one may have its body in the same piece.
-        if self._in_head and self._head > self.bounds.head_bytes:
+        if self._in_head and self._received > self.bounds.head_bytes:
             self.refuse(431, "The request's head is too large.")
 
     def on_message_begin(self) -> None:
-        self._url, self._headers = b"", []
+        self._url, self._headers, self._size = b"", [], 0
         self._awaits_continue = False
         self._in_head = self._arriving = True
         self._expect(self.bounds.request_s)
 
     def on_url(self, url: bytes) -> None:
         self._url += url
+        self._size += len(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self._awaits_continue = True
         self._headers.append((name, value))
+        self._size += len(name) + len(value) + 4
 
     def on_headers_complete(self) -> None:
-        self._in_head, self._head = False, 0
-        if self._head_too_large():
+        self._in_head, self._received = False, 0
+        if self._size > self.bounds.head_bytes or len(self._headers) > self.bounds.headers:
             raise _HeadTooLarge
         parser = self._parser
         self._incoming = None
@@ -236,10 +240,6 @@ class _BoundedHttp(asyncio.Protocol):
         if self._answering is None:
             # It was answered before it was here.
             self._expect(self._config.timeout_keep_alive)
-
-    def _head_too_large(self) -> bool:
-        size = len(self._url) + sum([len(name) + len(value) + 4 for name, value in self._headers])
-        return size > self.bounds.head_bytes or len(self._headers) > self.bounds.headers
 
     def _scope(self, method: str, version: str) -> Scope:
         """The request as ASGI describes it; whom it comes from is not asked for, since nothing is decided by it."""

@@ -24,6 +24,9 @@ __all__ = ["Guard", "KeyUse", "headers_of"]
 
 log = logging.getLogger("turnwire.gateway")
 _SHOWN_PATH = 128
+_FOREIGN = (
+    "Without keys this gateway answers only to names of its own machine; set --keys, or name the host in allowed_hosts."
+)
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
@@ -106,7 +109,8 @@ class Guard:
         path: str = scope["path"]
         headers = headers_of(scope)
         try:
-            self._check_host(headers)
+            if self._hosts is not None and not is_from_here(headers, self._hosts):
+                raise TurnFailure("permission", _FOREIGN)
             access = access_of(path)
             use = None if access == "open" else self._admit(access, headers)
             place = await self._shared.enter(use.key) if use is not None and self._shared is not None else None
@@ -128,14 +132,6 @@ class Guard:
             use.running -= 1
             if place is not None and self._shared is not None:
                 await self._shared.leave(use.key, place)
-
-    def _check_host(self, headers: Mapping[str, str]) -> None:
-        if self._hosts is not None and not is_from_here(headers, self._hosts):
-            raise TurnFailure(
-                "permission",
-                "Without keys this gateway answers only to names of its own machine; set --keys, or name the host in "
-                "allowed_hosts.",
-            )
 
     def _admit(self, access: Access, headers: Mapping[str, str]) -> KeyUse:
         key = holder(self._keys, headers)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
+from functools import lru_cache
 
 __all__ = ["is_from_here"]
 
@@ -15,7 +16,7 @@ __all__ = ["is_from_here"]
 def is_from_here(headers: Mapping[str, str], allowed: frozenset[str]) -> bool:
     """Whether Host, and Origin where a browser sends one, are of this machine or among the names the operator gave."""
     host, origin = headers.get("host"), headers.get("origin")
-    if host is not None and not _is_known(_name(host), allowed):
+    if host is not None and not _is_known(host, allowed):
         return False
     if origin is None:
         return True
@@ -23,7 +24,7 @@ def is_from_here(headers: Mapping[str, str], allowed: frozenset[str]) -> bool:
     if not separator:
         # `null`: a page from nowhere, such as a sandboxed frame.
         return False
-    return scheme not in ("http", "https") or _is_known(_name(rest), allowed)
+    return scheme not in ("http", "https") or _is_known(rest, allowed)
 
 
 def _name(authority: str) -> str:
@@ -32,7 +33,10 @@ def _name(authority: str) -> str:
     return authority.partition(":")[0].rstrip(".").lower()
 
 
-def _is_known(name: str, allowed: frozenset[str]) -> bool:
+# Clients name a gateway in few ways; they may send any name, of which few are kept.
+@lru_cache(maxsize=16)
+def _is_known(authority: str, allowed: frozenset[str]) -> bool:
+    name = _name(authority)
     if name == "localhost" or name.endswith(".localhost") or name in allowed:
         return True
     try:

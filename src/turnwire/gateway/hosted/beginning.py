@@ -5,6 +5,7 @@ Promise: a request without hosted tools pays nothing for them.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol, TypeVar
 
 from turnwire.gateway.apis.api import Api
@@ -30,9 +31,7 @@ class Hosting(Protocol):
 def begin_turn(gateway: Hosting, api: Api[E], record: TurnRecord[E], encoder: Encoder, sink: Sink) -> Turn:
     """The turn of an admitted request."""
 
-    def call_id() -> str:
-        return mint(api.call_prefix)
-
+    call_id = partial(mint, api.call_prefix)
     if not record.inbound.hosted:
         return Turn(record, encoder, sink, mint=call_id, finished=api.finished)
     rounds = Rounds(record, encoder, gateway.hosted, api.finished)

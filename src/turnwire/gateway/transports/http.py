@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from starlette.types import Receive, Scope, Send
@@ -24,9 +25,9 @@ from turnwire.gateway.turns.admission import Admitting, admit, refuse_while_drai
 from turnwire.gateway.turns.arrival import Arrival
 from turnwire.gateway.turns.endings import ClientGone
 from turnwire.gateway.turns.record import TurnRecord
-from turnwire.gateway.turns.side_by_side import SharedSink, run_turns
+from turnwire.gateway.turns.side_by_side import SharedSink, run_side_by_side
 from turnwire.gateway.turns.sink import Sink
-from turnwire.gateway.turns.watching import Reporting
+from turnwire.gateway.turns.watching import Reporting, run_watched
 from turnwire.protocols.wire import ErrorReply, TurnFailure
 
 __all__ = ["Detached", "Serving", "TurnEndpoint", "read_arrival", "reply", "send_error"]
@@ -64,19 +65,9 @@ async def read_arrival(scope: Scope, receive: Receive, limit: int, large_bodies:
     body it is left to them."""
     headers = headers_of(scope)
     encoding = headers.get("content-encoding", "")
-    chunks, size = await _read_body(receive, limit)
-    use = scope.get("state", {}).get("use")
-    if large_bodies is not None and large_bodies.takes(size, encoding):
-        large = large_bodies.request(headers, chunks, size)
-        return Arrival(headers=headers, body=b"", started=time.monotonic(), use=use, large=large)
-    body = expand(b"".join(chunks), encoding, limit)
-    return Arrival(headers=headers, body=body, started=time.monotonic(), use=use)
-
-
-async def _read_body(receive: Receive, limit: int) -> tuple[list[bytes], int]:
     chunks: list[bytes] = []
-    size = 0
-    while True:
+    size, more = 0, True
+    while more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientGone
@@ -85,8 +76,13 @@ async def _read_body(receive: Receive, limit: int) -> tuple[list[bytes], int]:
         if size > limit:
             raise TurnFailure("too_large", f"The request body is larger than {limit} bytes; send less.")
         chunks.append(chunk)
-        if not message.get("more_body", False):
-            return chunks, size
+        more = message.get("more_body", False)
+    use = scope.get("state", {}).get("use")
+    if large_bodies is not None and large_bodies.takes(size, encoding):
+        large = large_bodies.request(headers, chunks, size)
+        return Arrival(headers=headers, body=b"", started=time.monotonic(), use=use, large=large)
+    body = expand(b"".join(chunks), encoding, limit)
+    return Arrival(headers=headers, body=body, started=time.monotonic(), use=use)
 
 
 async def reply(
@@ -148,7 +144,7 @@ class TurnEndpoint(Generic[E]):
     async def _answer(self, records: Sequence[TurnRecord[E]], scope: Scope, receive: Receive, send: Send) -> None:
         api = self._api
         encoders = api.begin(records)
-        answer = http_sink(scope, receive, send, encoders[0].media_type, lambda: api.headers(records[0]))
+        answer = http_sink(scope, receive, send, encoders[0].media_type, partial(api.headers, records[0]))
         sink: Sink = answer if len(records) == 1 else SharedSink(answer)
         turns = [
             begin_turn(self._gateway, api, record, encoder, sink)
@@ -156,7 +152,11 @@ class TurnEndpoint(Generic[E]):
         ]
         clean = False
         try:
-            clean = await run_turns(self._gateway, turns)
+            if len(turns) == 1:
+                await run_watched(self._gateway, turns[0])
+                clean = not turns[0].cut
+            else:
+                clean = await run_side_by_side(self._gateway, turns)
         except asyncio.CancelledError:
             if any(turn.opened for turn in turns):
                 raise

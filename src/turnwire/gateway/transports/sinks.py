@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TypeAlias
 
 from starlette.types import Message as ASGIMessage
@@ -18,7 +19,8 @@ from turnwire.gateway.turns.sink import Reader
 
 __all__ = ["ASGISink", "DirectSink", "Pump", "http_sink"]
 
-Head: TypeAlias = Callable[[], Sequence[tuple[bytes, bytes]]]
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+Head: TypeAlias = Callable[[], Headers]
 
 _HIGH_WATER = 64 * 1024
 """Bytes that may wait for a client before its turn is paused."""
@@ -27,8 +29,9 @@ _HIGH_WATER = 64 * 1024
 class DirectSink:
     """Writes to the connection of our own server."""
 
-    def __init__(self, exchange: Exchange, headers: Head) -> None:
+    def __init__(self, exchange: Exchange, media_type: str, headers: Head) -> None:
         self._exchange = exchange
+        self._media_type = media_type
         self._headers = headers
         self.attach = exchange.listen
         self.write = exchange.write
@@ -39,7 +42,7 @@ class DirectSink:
         return self._exchange.full
 
     def open(self) -> None:
-        self._exchange.start(self._headers())
+        self._exchange.start([*_fixed(self._media_type), *self._headers()])
 
     async def close(self) -> None:
         """End the answer."""
@@ -99,9 +102,10 @@ class Pump:
 class ASGISink:
     """Writes by ASGI messages, for any server."""
 
-    def __init__(self, receive: Receive, send: Send, headers: Head) -> None:
+    def __init__(self, receive: Receive, send: Send, media_type: str, headers: Head) -> None:
         self._receive = receive
         self._pump = Pump(send)
+        self._media_type = media_type
         self._headers = headers
         self._watcher: asyncio.Task[None] | None = None
 
@@ -115,7 +119,8 @@ class ASGISink:
             self._watcher = asyncio.ensure_future(self._watch())
 
     def open(self) -> None:
-        self._pump.put({"type": "http.response.start", "status": 200, "headers": self._headers()}, 0)
+        headers = [*_fixed(self._media_type), *self._headers()]
+        self._pump.put({"type": "http.response.start", "status": 200, "headers": headers}, 0)
 
     def write(self, data: bytes) -> None:
         self._pump.put({"type": "http.response.body", "body": data, "more_body": True}, len(data))
@@ -142,14 +147,17 @@ class ASGISink:
 
 def http_sink(scope: Scope, receive: Receive, send: Send, media_type: str, headers: Head) -> DirectSink | ASGISink:
     """The sink of a request's answer. `headers` are asked for when it opens: by then a turn may know more of itself."""
-
-    def head() -> list[tuple[bytes, bytes]]:
-        return [
-            (b"content-type", media_type.encode()),
-            (b"cache-control", b"no-cache"),
-            (b"x-accel-buffering", b"no"),
-            *headers(),
-        ]
-
     direct = scope.get("extensions", {}).get(DIRECT)
-    return DirectSink(direct, head) if isinstance(direct, Exchange) else ASGISink(receive, send, head)
+    if isinstance(direct, Exchange):
+        return DirectSink(direct, media_type, headers)
+    return ASGISink(receive, send, media_type, headers)
+
+
+@cache
+def _fixed(media_type: str) -> Headers:
+    """What the head of every answer of a type says."""
+    return (
+        (b"content-type", media_type.encode()),
+        (b"cache-control", b"no-cache"),
+        (b"x-accel-buffering", b"no"),
+    )

@@ -1,4 +1,4 @@
-"""All turns of one request, run to their common end: one, `n` choices, or a list of prompts.
+"""Several turns of one request, run to their common end: `n` choices, or a list of prompts.
 
 Promise: they share one answer and one end; if one of them fails or the client leaves, all of them stop, and a failure
 after the first byte is still reported as the API does it.
@@ -14,14 +14,11 @@ from turnwire.gateway.turns.turn import Turn
 from turnwire.gateway.turns.watching import Reporting, run_watched
 from turnwire.protocols.wire import TurnFailure
 
-__all__ = ["SharedSink", "run_turns"]
+__all__ = ["SharedSink", "run_side_by_side"]
 
 
-async def run_turns(gateway: Reporting, turns: Sequence[Turn]) -> bool:
+async def run_side_by_side(gateway: Reporting, turns: Sequence[Turn]) -> bool:
     """Run the turns; whether the answer may end cleanly. Raises TurnFailure only while nothing was sent."""
-    if len(turns) == 1:
-        await run_watched(gateway, turns[0])
-        return not turns[0].cut
     try:
         async with asyncio.TaskGroup() as group:
             for turn in turns:
