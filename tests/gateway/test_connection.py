@@ -20,6 +20,7 @@ Run = Callable[[Coroutine[Any, Any, None]], None]
 Talk = Callable[..., Awaitable[bytes]]
 
 GET = b"GET /a HTTP/1.1\r\nhost: localhost\r\n\r\n"
+CHUNKED = b"POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
 LAST = b"GET /b HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
 
 
@@ -221,12 +222,43 @@ def test_an_answer_without_content_has_neither_length_nor_chunks(run: Run) -> No
 
 
 def test_a_body_in_chunks_is_put_together(run: Run) -> None:
-    head = b"POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
-
     async def main() -> None:
         async with serving(echo) as (_, talk):
-            answer = await talk(head + b"3\r\nab", b"c\r\n", b"2\r\nde\r\n0\r\n\r\n", pause=0.02)
+            answer = await talk(CHUNKED + b"3\r\nab", b"c\r\n", b"2\r\nde\r\n0\r\n\r\n", pause=0.02)
             assert bodies(answer) == [b"POST /  abcde"]
+
+    run(main())
+
+
+def test_what_follows_a_body_says_nothing_of_the_request(run: Run) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await body_of(receive)
+        assert b"x-api-key" not in dict(scope["headers"])
+        await streamed(scope, receive, send)
+
+    async def main() -> None:
+        async with serving(app) as (_, talk):
+            answer = await talk(CHUNKED + b"1\r\na\r\n0\r\nx-api-key: secret\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 200 OK")
+
+    run(main())
+
+
+@pytest.mark.parametrize("flood", [b"0\r\nx: " + b"y" * 6000, b"0\r\n" + b"x: y\r\n" * 1000, b"1;" + b"x" * 6000])
+def test_what_is_of_no_use_is_bounded_behind_the_head_too(run: Run, flood: bytes) -> None:
+    async def main() -> None:
+        async with serving(echo) as (_, talk):
+            answer = await talk(CHUNKED + b"1\r\na\r\n", flood, pause=0.05)
+            assert answer.startswith(b"HTTP/1.1 431 ")
+
+    run(main())
+
+
+def test_so_many_requests_may_be_sent_ahead(run: Run) -> None:
+    async def main() -> None:
+        async with serving(echo) as (_, talk):
+            assert bodies(await talk(GET * 100 + LAST)) == [b"GET /a  "] * 100 + [b"GET /b  "]
+            assert (await talk(GET * 102)).startswith(b"HTTP/1.1 400 ")
 
     run(main())
 

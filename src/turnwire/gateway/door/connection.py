@@ -27,6 +27,9 @@ __all__ = ["HttpBounds", "bounded_http", "bounded_socket"]
 
 log = logging.getLogger("turnwire.gateway")
 
+_AHEAD = 100
+"""Requests that may wait behind the one that is answered; they are read in pieces, of which each may hold thousands."""
+
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 
 
@@ -40,7 +43,7 @@ class HttpBounds(msgspec.Struct, frozen=True, kw_only=True):
     linger_s: float = 5.0
 
 
-class _HeadTooLarge(Exception):
+class _OverBounds(Exception):
     """Raised inside the parser, which then stops."""
 
 
@@ -65,12 +68,13 @@ class _BoundedHttp(asyncio.Protocol):
         self._unstuck: asyncio.Event | None = None
         self._reads = True
         self._parser: httptools.HttpRequestParser
-        # The head that is being read: what is known of it and how large that is, and all that was received of it.
+        # The head that is being read: what is known of it and how large that is.
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._size = 0
         self._awaits_continue = False
         self._in_head = True
+        # How much was received since the last that was of use: of a head that does not end, or of what follows a body.
         self._received = 0
         # A request that has begun and is not here to its end; its exchange, once its head is complete.
         self._arriving = False
@@ -168,8 +172,7 @@ class _BoundedHttp(asyncio.Protocol):
     # --------------------------------------------------------------------------------------------------- reading
 
     def data_received(self, data: bytes) -> None:
-        if self._in_head:
-            self._received += len(data)
+        self._received += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -182,8 +185,7 @@ class _BoundedHttp(asyncio.Protocol):
                 log.info("a client sent what is no HTTP request")
                 self.refuse(400, "This is not a valid HTTP request.")
             return
-        # Only a head that is still incomplete is counted here: a whole one may have its body in the same piece.
-        if self._in_head and self._received > self.bounds.head_bytes:
+        if self._received > self.bounds.head_bytes:
             self.refuse(431, "The request's head is too large.")
 
     def on_message_begin(self) -> None:
@@ -197,6 +199,9 @@ class _BoundedHttp(asyncio.Protocol):
         self._size += len(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._in_head:
+            # A trailer: it comes too late to say anything of the request.
+            return
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self._awaits_continue = True
@@ -206,7 +211,7 @@ class _BoundedHttp(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         self._in_head, self._received = False, 0
         if self._size > self.bounds.head_bytes or len(self._headers) > self.bounds.headers:
-            raise _HeadTooLarge
+            raise _OverBounds
         parser = self._parser
         self._incoming = None
         if parser.should_upgrade() and self._asks_for_socket():
@@ -224,16 +229,19 @@ class _BoundedHttp(asyncio.Protocol):
         self._incoming = exchange
         if self._answering is None:
             self._answer(exchange, scope)
+        elif len(self._ahead) == _AHEAD:
+            raise _OverBounds
         else:
             self.pause_reading()
             self._ahead.append((exchange, scope))
 
     def on_body(self, body: bytes) -> None:
+        self._received = 0
         if self._incoming is not None:
             self._incoming.feed(body)
 
     def on_message_complete(self) -> None:
-        self._arriving, self._due = False, None
+        self._arriving, self._received, self._due = False, 0, None
         if self._incoming is not None:
             self._incoming.end()
             self._incoming = None
