@@ -103,7 +103,8 @@ class _BoundedHttp(asyncio.Protocol):
             self._answering.leave()
         if self.stuck:
             self._set_stuck(False)
-        # It knows the connection, as the connection knows it.
+        # They know the connection, as the connection knows them.
+        self._answering = self._incoming = None
         del self._parser
 
     def shutdown(self) -> None:
