@@ -20,6 +20,7 @@ from turnwire.engines.spec import create_engine, parse_spec
 from turnwire.engines.trtllm import TRTLLMEngine
 from turnwire.engines.upstream.chat import OpenAIEngine
 from turnwire.engines.vllm import VLLMEngine
+from turnwire.turns import Sampling
 
 from .conformance import collect, fails, ids_of, request, soon, text_of
 from .servers import FakeChat, FakeLlamaCpp, FakeServer, FakeSGLang, FakeTRTLLM, FakeVLLM
@@ -83,6 +84,28 @@ async def test_prompt_ids_and_limits(kind: str) -> None:
     assert (params["temperature"], params["top_p"], params["top_k"], params["min_p"]) == (0.25, 0.5, 7, 0.1)
     assert params["sampling_seed" if kind == "sglang" else "seed"] == 3
     assert body["stream"] is True
+
+
+async def test_vllm_gets_every_wish_under_its_own_name() -> None:
+    wishes: dict[str, Any] = {
+        "max_tokens": 9,
+        "temperature": 0.0,
+        "top_p": 0.5,
+        "top_k": 7,
+        "min_p": 0.1,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.2,
+        "repetition_penalty": 1.1,
+        "seed": 0,
+        "stop": ["END"],
+        "logprobs": 0,
+        "logit_bias": {"7": -1.0},
+    }
+    assert set(wishes) == set(Sampling.__struct_fields__), "what vLLM calls another wish is to be found out"
+    body = await sent("vllm", request(**{**wishes, "stop": ("END",)}))
+    assert {name: body[name] for name in wishes} == wishes
+    plain = await sent("vllm", request())
+    assert not set(wishes) - {"max_tokens"} & set(plain), "a wish that was not made is the engine's own"
 
 
 @pytest.mark.parametrize(("kind", "room"), [("vllm", 920), ("sglang", 918), ("llamacpp", 920)])

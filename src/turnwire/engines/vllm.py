@@ -13,13 +13,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import to_builtins
 
 from turnwire.engines.http.completions import Chunk, CompletionsReading
 from turnwire.engines.http.engine import Call, HTTPEngine, Reading
 from turnwire.engines.http.served import Models
 from turnwire.engines.http.spelled_completions import SpelledCompletions
 from turnwire.engines.http.spelling import Speller, SpellingTokenizer
-from turnwire.engines.http.wishes import made, sampling_wishes
 from turnwire.engines.images import sample_image
 from turnwire.engines.interface import (
     Capabilities,
@@ -198,18 +198,14 @@ class VLLMEngine(HTTPEngine):
         return {"model": self._model, "prompt": prompt, "max_tokens": 1, "temperature": 0, **options}
 
     def _call(self, request: GenerateRequest) -> Call:
-        sampling, hints = request.sampling, request.hints
-        options = made(
-            {
-                "max_tokens": self._room(request),
-                **sampling_wishes(sampling),
-                "seed": sampling.seed,
-                "logprobs": sampling.logprobs,
-                "stop": list(sampling.stop) or None,
-                "stop_token_ids": list(request.stop_token_ids) or None,
-            }
-        )
-        options |= {"skip_special_tokens": False, "spaces_between_special_tokens": False}
+        sampling, hints, room = request.sampling, request.hints, self._room(request)
+        # Its names for sampling wishes are ours, and a wish that was not made is left out.
+        options: dict[str, object] = to_builtins(sampling)
+        options["skip_special_tokens"] = options["spaces_between_special_tokens"] = False
+        if room is not None:
+            options["max_tokens"] = room
+        if request.stop_token_ids:
+            options["stop_token_ids"] = request.stop_token_ids
         if request.constraint is not None:
             options |= self._guidance(request.constraint)
         body: dict[str, object] = {
@@ -228,9 +224,11 @@ class VLLMEngine(HTTPEngine):
         options.setdefault("max_tokens", None)
         prompt = ids_json(request.prompt_ids)
         if self._native and sampling.logprobs is None:
-            return Call(_NATIVE, body | {"token_ids": prompt, "sampling_params": options, "output_mode": "text"})
-        completions = {"prompt": prompt, "return_token_ids": True, "add_special_tokens": False}
-        return Call("/v1/completions", body | completions | options)
+            body |= {"token_ids": prompt, "sampling_params": options, "output_mode": "text"}
+            return Call(_NATIVE, body)
+        body |= options
+        body |= {"prompt": prompt, "return_token_ids": True, "add_special_tokens": False}
+        return Call("/v1/completions", body)
 
     def _by_chat(self, request: GenerateRequest, options: dict[str, object]) -> Call:
         """A turn with images: the conversation in Chat Completions' words. Calls are not asked for, so that vLLM, with

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import time
 from itertools import pairwise
 
 import pytest
@@ -92,6 +94,41 @@ def test_many_events_with_one_byte_changed_are_read_as_byte_by_byte() -> None:
         assert outcome(data, [len(CHUNKED)]) == expected, (at, wrong)
         failed += expected[1]
     assert 1000 < failed < 3000
+
+
+def test_a_head_with_one_byte_changed_is_read_as_byte_by_byte() -> None:
+    head = (
+        b"HTTP/1.1 200 OK\r\nDate: Mon, 1 Jan\r\nContent-Type:\ttext/event-stream \r\nConnection: keep-alive\r\n"
+        b"Content-Length: 5\r\nX: \xe9\r\nX: z\r\n\r\n"
+    )
+    dice = random.Random(0)
+    failed = 0
+    for _ in range(3000):
+        at, wrong = dice.randrange(len(head)), dice.choice((b"", b"\r", b"\n", b"\0", b":", b" ", b"\r\n", b"1", b"x"))
+        data = head[:at] + wrong + head[at + dice.randrange(2) :] + b"hello"
+        whole = headed(data, [0])
+        assert whole == headed(data, list(range(len(data)))), (at, wrong)
+        failed += whole is None
+    assert 500 < failed < 2500
+
+
+def headed(data: bytes, cuts: list[int]) -> tuple[int, dict[str, str], bool, bool] | None:
+    """What the answer's head says, and whether the answer is complete; None if it is malformed."""
+    answer = Answer()
+    try:
+        for start, end in pairwise([*cuts, len(data)]):
+            answer.feed(data[start:end])
+    except MalformedAnswer:
+        return None
+    return answer.status, answer.headers, answer.reusable, answer.over
+
+
+@pytest.mark.parametrize("end", [b"\r\n\r\n", b"\0\r\n\r\n"])
+def test_a_header_of_blanks_is_read_in_linear_time(end: bytes) -> None:
+    began = time.process_time()
+    with contextlib.suppress(MalformedAnswer):
+        read(b"HTTP/1.1 200 OK\r\nX: a" + b" " * 30_000 + b"b" + end, [])
+    assert time.process_time() - began < 0.5
 
 
 def test_chunks_of_odd_spelling_are_not_looked_through_again_for_each(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from functools import lru_cache
 from io import BytesIO
 
 __all__ = ["Answer", "MalformedAnswer"]
@@ -20,7 +19,13 @@ _INTERIM_LIMIT = 8
 """Answers like `103 Early Hints` that may come before the one that counts."""
 
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: [^\r\n\0]*)?")
-_HEADER_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\r\n\0]*?)[ \t]*")
+_HEADER_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([^\r\n\0]*)")
+# Nearly every answer's head: it is there completely, and is no interim one. Its header lines are read at once.
+_WHOLE_HEAD = re.compile(
+    rb"HTTP/1\.([01]) ([2-5][0-9]{2})(?: [^\r\n\0]*)?\r\n"
+    rb"((?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\r\n\0]*\r\n)*+)\r\n"
+).match
+_HEADERS = re.compile(r"([^:]+):([^\r]*)\r\n").findall
 _CHUNK_LINE = re.compile(rb"([0-9a-fA-F]{1,12})(?:[ \t]*;[^\r\n]*)?\r\n").match
 _CHUNK_LINE_BEGUN = re.compile(rb"(?:[0-9a-fA-F]{1,12}(?:[ \t]*(?:;[^\r\n]*)?\r?)?)?\Z").match
 _STATUS_BEGUN = b"HTTP/1."
@@ -30,16 +35,7 @@ _SIZES = {b"%x" % size: size for size in range(1, 2048)}
 # The same for a chunk that is a line and an empty line: how long the first of them is, by the line of the chunk's size.
 _EVENT_SIZES = {b"%x\r\n" % size: size - 1 for size in range(2, 2048)}
 
-
-def _header(line: bytes) -> tuple[str, str] | None:
-    """The name and the value of a header line; None where it is none."""
-    header = _HEADER_LINE.fullmatch(line)
-    return None if header is None else (header[1].decode("ascii").lower(), header[2].decode("latin-1"))
-
-
-# An engine's answers begin with the same lines, but for a date.
-_known_header = lru_cache(maxsize=128)(_header)
-_SHORT_LINE = 128
+_LAST_CHUNK = b"0\r\n\r\n"
 
 
 class MalformedAnswer(Exception):
@@ -125,6 +121,19 @@ class Answer:
     # ---------------------------------------------------------------------------------------------------- head
 
     def _head(self, data: bytes) -> bytes:
+        whole = None if self._held or self._size else _WHOLE_HEAD(data)
+        if whole is not None and whole.end() <= _HEAD_LIMIT:
+            lines = _HEADERS(whole[3].decode("latin-1"))
+            headers = {name.lower(): value.strip(_BLANKS) for name, value in lines}
+            # A header that is there twice may be one too many.
+            if len(headers) == len(lines):
+                self._size, self._status, self.headers = whole.end(), int(whole[2]), headers
+                self.reusable = whole[1] == b"1"
+                self._headed()
+                return self._body(data[self._size :])
+        return self._head_lines(data)
+
+    def _head_lines(self, data: bytes) -> bytes:
         held, self._held = self._held + data, b""
         at = 0
         while self._state is State.HEAD:
@@ -137,7 +146,7 @@ class Answer:
             if self._size > _HEAD_LIMIT or not line.endswith(b"\r\n"):
                 raise MalformedAnswer("the answer's head cannot be read")
             self._head_line(line[:-2])
-        return self._body(held[at:]) if at < len(held) else b""
+        return self._body(held[at:])
 
     def _hold_head(self, line: bytes) -> None:
         begun = _STATUS_BEGUN[: len(line)]
@@ -152,10 +161,10 @@ class Answer:
                 raise MalformedAnswer("the answer does not begin with an HTTP/1.1 status line")
             self._status, self.reusable = int(status_line[2]), status_line[1] == b"1"
         elif line:
-            header = _known_header(line) if len(line) <= _SHORT_LINE else _header(line)
+            header = _HEADER_LINE.fullmatch(line)
             if header is None:
                 raise MalformedAnswer("one of the answer's header lines cannot be read")
-            name, value = header
+            name, value = header[1].decode("ascii").lower(), header[2].decode("latin-1").strip(_BLANKS)
             if name in _ONLY_ONCE and self.headers.get(name, value) != value:
                 raise MalformedAnswer(f"the answer has two different {name} headers")
             self.headers[name] = value
@@ -165,28 +174,33 @@ class Answer:
                 raise MalformedAnswer(f"the answer has status {self._status}, which was not asked for")
             self._status, self.headers = 0, {}
         else:
-            self.status = self._status
-            self.reusable = self.reusable and "close" not in self.headers.get("connection", "").lower()
-            self._state = self._framing(self.status, self.headers)
-            self.over = self._state is State.OVER
+            self._headed()
 
-    def _framing(self, status: int, headers: dict[str, str]) -> State:
+    def _headed(self) -> None:
+        """The head is complete, and says how the body is framed."""
+        self.status, headers = self._status, self.headers
         coding, length = headers.get("transfer-encoding"), headers.get("content-length")
+        if "close" in headers.get("connection", "").lower():
+            self.reusable = False
         if headers.get("content-encoding", "identity").lower() != "identity":
             raise MalformedAnswer(f"the answer is compressed ({headers['content-encoding'][:40]}), unasked")
-        if status in (204, 304):
-            return State.OVER
-        if coding is not None:
+        if self.status in (204, 304):
+            self._finish()
+        elif coding is not None:
             if coding.lower() != "chunked" or length is not None:
                 raise MalformedAnswer("the answer's framing is ambiguous (transfer-encoding)")
-            return State.CHUNK_LINE
-        if length is not None:
+            self._state = State.CHUNK_LINE
+        elif length is not None:
             if not (length.isascii() and length.isdigit() and len(length) <= 15):
                 raise MalformedAnswer("the answer's content-length is not a number")
             self._left = int(length)
-            return State.SIZED if self._left else State.OVER
-        self.reusable = False
-        return State.UNTIL_CLOSE
+            if self._left:
+                self._state = State.SIZED
+            else:
+                self._finish()
+        else:
+            self.reusable = False
+            self._state = State.UNTIL_CLOSE
 
     # ---------------------------------------------------------------------------------------------------- body
 
@@ -210,6 +224,9 @@ class Answer:
             if state is _AT_CHUNK:
                 if not tried:
                     at, tried = self._whole_events(data, parts, at), True
+                if size - at == 5 and data.endswith(_LAST_CHUNK):
+                    self._finish()
+                    break
                 at = self._whole_chunks(data, parts, at)
                 if at == size:
                     break
@@ -294,6 +311,7 @@ class Answer:
         return end + 1
 
 
+_BLANKS = " \t"
 _ONLY_ONCE = frozenset({"content-length", "transfer-encoding", "content-encoding"})
 _WHERE = {
     State.HEAD: "answer's head",

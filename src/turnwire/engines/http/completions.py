@@ -129,8 +129,9 @@ class CompletionsReading(Reading):
         return TokenBatch(choice.text, sampled) if choice.text or sampled else None
 
     def _first(self, events: bytes) -> TokenBatch | None:
-        """The first events of a stream show what the others are like, or that they are all to be looked into."""
-        if self._learnt or not events:
+        """The first events of a stream show what the others are like, or that they are all to be looked into. Where
+        they are the last ones too, there are no others."""
+        if self._learnt or not events or events.endswith(b"[DONE]\n\n"):
             return None
         self._learnt, self._frame = True, frame_of(events)
         return None if self._frame is None else self.running(events)

@@ -147,9 +147,10 @@ class Connection(asyncio.Protocol):
         self.used = True
         if self._rest:
             self.drop()
-        else:
+            return
+        if self._paused:
             self.resume()
-            self._owner.keep(self)
+        self._owner.keep(self)
 
 
 class Connections:

@@ -37,6 +37,7 @@ from turnwire.turns import Note
 __all__ = ["Call", "HTTPEngine", "Reading"]
 
 _T = TypeVar("_T")
+_encode = msgspec.json.Encoder().encode
 
 _CONNECT_SECONDS = 10.0
 _PROBE_SECONDS = 30.0
@@ -71,6 +72,7 @@ class HTTPEngine(ABC):
         self._session: aiohttp.ClientSession | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._address = Address(base_url)
+        self._heads: dict[str, bytes] = {}
         self._connections: Connections | None = None
 
     # ---------------------------------------------------------------------------------------------- subclasses
@@ -115,6 +117,7 @@ class HTTPEngine(ABC):
         """Start a generation; see the interface's promise."""
         try:
             call = self._call(request)
+            notice = self._abort_call(call)
             stream = Stream(
                 self.name,
                 self._streams,
@@ -122,7 +125,7 @@ class HTTPEngine(ABC):
                 self._reading(request),
                 receiver,
                 notes=call.notes,
-                left=partial(self._leave, self._abort_call(call)),
+                left=None if notice is None else partial(self._aside, notice),
                 events=self.reader(),
             )
         except EngineError as error:
@@ -186,19 +189,18 @@ class HTTPEngine(ABC):
 
     def _request(self, call: Call, request_id: str) -> bytes:
         """The bytes of a request for a streaming answer."""
-        body = msgspec.json.encode(call.body)
-        own = "".join([f"{name}: {value}\r\n" for name, value in self._headers().items()])
+        head, body = self._heads.get(call.path) or self._head(call.path), _encode(call.body)
         name = request_id if request_id.isascii() and request_id.isalnum() else quote(request_id)
-        head = (
-            f"POST {self._address.prefix}{call.path} HTTP/1.1\r\nHost: {self._address.authority}\r\n"
-            "Content-Type: application/json\r\nAccept: text/event-stream\r\nAccept-Encoding: identity\r\n"
-            f"{own}X-Request-Id: {name}\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
-        return head.encode("latin-1", "replace") + body
+        return b"%bX-Request-Id: %b\r\nContent-Length: %d\r\n\r\n%b" % (head, name.encode(), len(body), body)
 
-    def _leave(self, notice: Call | None) -> None:
-        if notice is not None:
-            self._aside(notice)
+    def _head(self, path: str) -> bytes:
+        """What every request to `path` begins with; made once."""
+        own = "".join([f"{name}: {value}\r\n" for name, value in self._headers().items()])
+        head = self._heads[path] = (
+            f"POST {self._address.prefix}{path} HTTP/1.1\r\nHost: {self._address.authority}\r\n"
+            f"Content-Type: application/json\r\nAccept: text/event-stream\r\nAccept-Encoding: identity\r\n{own}"
+        ).encode("latin-1", "replace")
+        return head
 
     async def _ask(self, path: str, kind: type[_T], body: Mapping[str, object] | None = None) -> _T:
         """A short question at start, decoded; EngineError where it has no answer."""
@@ -209,7 +211,7 @@ class HTTPEngine(ABC):
             raise EngineError("internal", f"{self._base}{path} did not answer as {self.name} does: {error}") from error
 
     async def _ask_bytes(self, path: str, body: Mapping[str, object] | None = None) -> bytes:
-        data: Any = msgspec.json.encode(body) if body is not None else None
+        data: Any = _encode(body) if body is not None else None
         method = "GET" if body is None else "POST"
         try:
             async with self._http.request(method, self._base + path, data=data, allow_redirects=False) as response:

@@ -250,7 +250,13 @@ class Stream:
             self._fail(EngineError("disconnected", said))
             return
         self._over = True
-        self._linger()
+        if self._answer.over:
+            self._release()
+        elif self._connection is not None:
+            # The few bytes that are still to come are taken, so that the connection can be used again.
+            self.received = self._lingering
+            self.resume()
+            self._timer = asyncio.get_running_loop().call_later(_LINGER_SECONDS, self._leave)
         self._receiver.done(completion)
 
     def _last_event(self) -> None:
@@ -285,7 +291,7 @@ class Stream:
         self._fail(error)
 
     def _lingering(self, data: bytes) -> None:
-        """The few bytes after the last event, so that the connection can be used again."""
+        """The few bytes after the last event."""
         self._spare += data
         try:
             self._answer.feed(data)
@@ -296,14 +302,6 @@ class Stream:
             self._release()
 
     # --------------------------------------------------------------------------------------------------- ends
-
-    def _linger(self) -> None:
-        if self._answer.over:
-            self._release()
-        elif self._connection is not None:
-            self.received = self._lingering
-            self.resume()
-            self._timer = asyncio.get_running_loop().call_later(_LINGER_SECONDS, self._leave)
 
     def _release(self) -> None:
         """Give the connection back, or drop it if it cannot be used again."""

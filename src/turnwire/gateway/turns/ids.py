@@ -10,14 +10,14 @@ import string
 
 __all__ = ["mint"]
 
-_ALPHABET = string.ascii_letters + string.digits
-# Sixty-two letters from bytes below four times as many: each is equally likely.
-_LETTERS = {byte: _ALPHABET[byte % 62] for byte in range(248)}
+# Sixty-two letters from bytes below four times as many: each is equally likely. The other bytes are passed over.
+_LETTERS = 4 * (string.ascii_letters + string.digits).encode() + bytes(8)
+_OTHERS = bytes(range(248, 256))
 
 
 def mint(prefix: str = "", length: int = 24) -> str:
     """A fresh id."""
-    letters: list[str] = []
+    letters = b""
     while len(letters) < length:
-        letters += [_LETTERS[byte] for byte in secrets.token_bytes(length + 4) if byte < 248]
-    return prefix + "".join(letters[:length])
+        letters += secrets.token_bytes(length + 4).translate(_LETTERS, _OTHERS)
+    return prefix + letters[:length].decode()
