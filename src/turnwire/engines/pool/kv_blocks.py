@@ -37,11 +37,11 @@ def chain(parent: int, ids: Sequence[int], size: int) -> list[int]:
 class PromptBlocks:
     """The blocks of one prompt, for whichever block sizes are asked for."""
 
-    __slots__ = ("_by_size", "_root", "ids")
+    __slots__ = ("_by_size", "_salt", "ids")
 
     def __init__(self, ids: Sequence[int], salt: str | None) -> None:
         self.ids = ids
-        self._root = root([salt] if salt else None)
+        self._salt = salt
         self._by_size: dict[int, list[int]] = {}
 
     def of(self, size: int) -> list[int]:
@@ -50,7 +50,7 @@ class PromptBlocks:
         if numbers is None:
             ids = packed_ids(self.ids)
             usable = ids[: max(len(ids) - 1, 0) // size * size]
-            numbers = self._by_size[size] = chain(self._root, usable, size)
+            numbers = self._by_size[size] = chain(self._root(), usable, size)
         return numbers
 
     @property
@@ -61,5 +61,8 @@ class PromptBlocks:
     def then(self, size: int, ids: Sequence[int]) -> list[int]:
         """The numbers of the whole blocks of the prompt and of what was written after it."""
         numbers = self.of(size)
-        parent = numbers[-1] if numbers else self._root
+        parent = numbers[-1] if numbers else self._root()
         return [*numbers, *chain(parent, [*self.ids[len(numbers) * size :], *ids], size)]
+
+    def _root(self) -> int:
+        return root([self._salt] if self._salt else None)

@@ -28,7 +28,7 @@ from turnwire.engines.interface import (
 from turnwire.engines.pool.kv_blocks import PromptBlocks
 from turnwire.engines.pool.limits import PoolLimits, PoolStatistics
 from turnwire.engines.pool.read_ahead import ReadAhead
-from turnwire.engines.pool.router import Placement, Router
+from turnwire.engines.pool.router import Router
 from turnwire.engines.pool.turn import PooledTurn
 from turnwire.engines.pool.waiting_line import Ticket, WaitingLine
 from turnwire.engines.pool.worker import Worker
@@ -39,6 +39,7 @@ __all__ = ["PoolLimits", "PoolStatistics", "Worker", "WorkerPool"]
 log = logging.getLogger("turnwire.workers")
 
 _TICK = 0.5
+_LEAST_WEIGHT = 1e-3
 
 
 class WorkerPool:
@@ -194,7 +195,9 @@ class WorkerPool:
             lack = self.workers[0].lack(request) if self.workers else "a worker"
             return EngineError("invalid_request", f"No engine of this model has {lack}.")
         self._watch()
-        placement = self._choose(turn, able, now) if not self._line or turn.tried else None
+        placement = None
+        if not self._line or turn.tried:
+            placement = self.router.choose(request, turn.blocks, able, turn.tried, limits.concurrency, now)
         if placement is not None:
             self._running.add(turn)
             turn.run_on(placement)
@@ -229,13 +232,16 @@ class WorkerPool:
         """A waiting turn was served, or gave up."""
         self._line.leave(ticket)
 
-    def release(self, turn: PooledTurn, worker: Worker) -> None:
-        """A turn gives its place back."""
+    def release(self, turn: PooledTurn, worker: Worker, reserved: float, tokens: int) -> None:
+        """A turn gives its place back; it cost so many tokens there, in place of what was `reserved` for it."""
+        hints = turn.request.hints
+        self._line.settle(hints.tenant, reserved, tokens / max(hints.weight, _LEAST_WEIGHT))
         worker.active -= 1
         self._running.discard(turn)
         if not worker.active and worker in self._emptied:
             self._emptied.pop(worker).set()
-        self._serve()
+        if self._line:
+            self._serve()
 
     def others(self, worker: Worker, request: GenerateRequest) -> bool:
         """Whether another worker could take a turn."""
@@ -243,16 +249,9 @@ class WorkerPool:
 
     def reserve(self, hints: Hints, prompt: int, expected: int) -> float:
         """Book what a turn will probably cost its tenant, by its weight."""
-        cost = (prompt + expected) / _weight(hints)
+        cost = (prompt + expected) / max(hints.weight, _LEAST_WEIGHT)
         self._line.reserve(hints.tenant, cost)
         return cost
-
-    def settle(self, hints: Hints, reserved: float, prompt: int, output: int) -> None:
-        """Book what it did cost."""
-        self._line.settle(hints.tenant, reserved, (prompt + output) / _weight(hints))
-
-    def _choose(self, turn: PooledTurn, workers: Sequence[Worker], now: float) -> Placement | None:
-        return self.router.choose(turn.request, turn.blocks, workers, turn.tried, self.limits.concurrency, now)
 
     def _serve(self) -> None:
         """Give free places to whoever is next."""
@@ -263,7 +262,8 @@ class WorkerPool:
             for ticket in self._heads():
                 turn = ticket.item
                 able = [worker for worker in self.workers if worker.lack(turn.request) is None]
-                placement = self._choose(turn, able, now)
+                limit = self.limits.concurrency
+                placement = self.router.choose(turn.request, turn.blocks, able, turn.tried, limit, now)
                 if placement is not None:
                     self._running.add(turn)
                     turn.run_on(placement)
@@ -399,10 +399,6 @@ class WorkerPool:
 
 def _too_late() -> EngineError:
     return EngineError("timeout", "The turn's deadline passed before a worker was free.")
-
-
-def _weight(hints: Hints) -> float:
-    return max(hints.weight, 1e-3)
 
 
 _FLAGS = [name for name, kind in Capabilities.__annotations__.items() if kind == "bool"]

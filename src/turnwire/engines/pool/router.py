@@ -86,6 +86,12 @@ class Router:
     ) -> Placement | None:
         """The worker of those that are `able` which takes a turn now; None if it has to wait. Those it was `tried` on
         come last; each runs at most `limit` turns. One that the client names is waited for while it takes turns."""
+        if len(workers) == 1 and not self.patient:
+            # Who is alone and has room takes the turn, whatever it costs there.
+            (worker,) = workers
+            if not worker.admits(now) or worker.active >= limit:
+                return None
+            return Placement(worker, _ONLY, 0, 0, int(worker.load.prefilling + worker.load.decoding))
         admitting = [worker for worker in workers if worker.admits(now)]
         named = request.hints.worker
         wanted = [] if named is None else [worker for worker in admitting if worker_number(worker.name) == named]
@@ -94,10 +100,6 @@ class Router:
             return None
         hints = request.hints
         several = len(workers) > 1
-        if not several and not self.patient:
-            # Who is alone and has room takes the turn, whatever it costs there.
-            load = shown[0].load
-            return Placement(shown[0], _ONLY, 0, 0, int(load.prefilling + load.decoding))
         told = self.index.overlap(blocks) if several else {}
         home = self.bindings.worker(hints.session, now) if hints.session else None
         held = [worker.holds(blocks, told, now) for worker in shown] if several else []

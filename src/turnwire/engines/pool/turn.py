@@ -55,7 +55,7 @@ class PooledTurn:
         self._pool = pool
         self._receiver = receiver
         self._migration = Migration(request, pool.tokenizer)
-        self._attempts = Attempts(pool.limits.budget)
+        self._attempts: Attempts | None = None
         self._leg: Generation | None = None
         self._arrived = asyncio.get_running_loop().time()
         self._began = 0.0
@@ -106,7 +106,8 @@ class PooledTurn:
     def run_on(self, placement: Placement) -> None:
         """A worker takes the turn."""
         loop = asyncio.get_running_loop()
-        self._stop_waiting()
+        if self.ticket is not None:
+            self._stop_waiting()
         worker, request, router = placement.worker, self.request, self._pool.router
         self._pool.read_ahead.make_way(worker)
         worker.active += 1
@@ -187,7 +188,7 @@ class PooledTurn:
     def done(self, completion: Completion) -> None:
         worker = self.worker
         assert worker is not None
-        self._over = True
+        self._over, self._leg = True, None
         worker.health.completed()
         now = asyncio.get_running_loop().time()
         self._pool.router.served(worker, self.request, self.blocks, self._migration.ids, now)
@@ -204,6 +205,8 @@ class PooledTurn:
             pool.blame(worker, error, self._began)
         self.tried.add(worker)
         others = pool.others(worker, self.request)
+        if self._attempts is None:
+            self._attempts = Attempts(pool.limits.budget)
         step = self._attempts.after(error.kind, said=migration.said, movable=migration.movable, others=others)
         self._release()
         if pool.closed:
@@ -232,7 +235,8 @@ class PooledTurn:
         assert worker is not None
         seconds = asyncio.get_running_loop().time() - self._began
         worker.health.first_token.observed(seconds, self._uncached)
-        worker.health.spoke()
+        if worker.health.state == "suspect":
+            worker.health.spoke()
         worker.reading.remove(id(self))
         if self._load is not None:
             worker.load.read(self._load)
@@ -277,5 +281,4 @@ class PooledTurn:
             if self._load is not None:
                 worker.load.end(self._load)
                 self._load = None
-            self._pool.settle(self.request.hints, self._reserved, self._uncached, self._migration.said)
-            self._pool.release(self, worker)
+            self._pool.release(self, worker, self._reserved, self._uncached + self._migration.said)
