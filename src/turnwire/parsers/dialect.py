@@ -156,7 +156,7 @@ class Signature(msgspec.Struct, frozen=True):
     an id that is known decides (`base`); it shows thoughts but no calls (`thought`)."""
 
 
-class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+class Dialect(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """A model family's way to write a turn."""
 
     name: str

@@ -35,7 +35,8 @@ class Machine:
     def __init__(self, dialect: Dialect, tools: Sequence[Tool], start: Start) -> None:
         self.sink = EventSink()
         self.dialect = dialect
-        self.tools = OfferedTools(tools)
+        self._tools = tools
+        self._offered: OfferedTools | None = None
         self.closing = False
         self.cut = False
         self._shapes: dict[str, dict[str, Shape]] = {}
@@ -50,6 +51,13 @@ class Machine:
             router.begin(start)
 
     # ----------------------------------------------------------------------------------- what codecs may call
+
+    @property
+    def tools(self) -> OfferedTools:
+        """The tools on offer; most turns call none."""
+        if self._offered is None:
+            self._offered = OfferedTools(self._tools)
+        return self._offered
 
     def leave(self) -> None:
         """The calls are over; what follows is prose again."""
@@ -140,6 +148,8 @@ class Parser(Machine):
     def feed(self, text: str) -> list[Event]:
         """The events that `text` settles; deltas of one block come as one."""
         quick = self._quick
+        if quick is None:
+            quick = self._quick = self._plain()
         if quick is not None and quick(text) is None and text:  # nearly every token: no call that can be avoided
             sink = self.sink
             if sink.kind == "tool_call":
@@ -149,16 +159,14 @@ class Parser(Machine):
             return [BlockDelta(sink.index, text, text)]
         if self._rest:
             text = self._rest + text
-        rest = self._rest = text[self._advance(text) :]
-        events = self.sink.drain()
-        self._quick = None if rest or not self.sink.settled else self._plain()
-        return events
+        self._rest = text[self._advance(text) :]
+        self._quick = None
+        return self.sink.drain()
 
     def finish(self, reason: FinishReason = "stop") -> list[Event]:
         """The end of the output: everything held back is settled, and exactly one Finished comes last."""
         self.closing = True
         self.cut = reason not in ("stop", "tool_calls")
-        self._quick = None
         text, self._rest = self._rest, ""
         stop = self._advance(text)
         if stop < len(text):
@@ -178,6 +186,8 @@ class Parser(Machine):
         return pos
 
     def _plain(self) -> Callable[[str], object] | None:
-        """What to look for to see that a piece of text needs no thought at all."""
+        """What to look for to see that more text needs no thought at all; None where it does."""
+        if self._rest or not self.sink.settled:
+            return None
         pattern = self.reader.plain()
         return None if pattern is None else _search(pattern)

@@ -19,18 +19,26 @@ class OfferedTools(Mapping[str, Tool]):
     """A mapping of names to tools."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
+        self._tools = tools
         self._named = {tool.name: tool for tool in tools}
-        self._meant: dict[str, Tool | None] = {}
-        for tool in tools:
-            for name in _other_names(tool):
-                # A name that could mean two tools means none.
-                self._meant[name] = None if name in self._meant else tool
+        self._meant: dict[str, Tool | None] | None = None
 
     def __getitem__(self, name: str) -> Tool:
-        tool = self._named.get(name) or self._meant.get(name)
+        tool = self._named.get(name) or self._meant_by(name)
         if tool is None:
             raise KeyError(name)
         return tool
+
+    def _meant_by(self, name: str) -> Tool | None:
+        """The tool that another name than its own means."""
+        meant = self._meant
+        if meant is None:
+            meant = self._meant = {}
+            for tool in self._tools:
+                for other in _other_names(tool):
+                    # A name that could mean two tools means none.
+                    meant[other] = None if other in meant else tool
+        return meant.get(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._named)

@@ -91,8 +91,6 @@ class Prose:
         self._dialect = dialect
         self._compiled = _compiled(dialect)
         self._codecs: dict[int, Codec] = {}
-        self._ending = Ending(machine)
-        self._opening = Opening(self, machine)
         self._place = Place.TEXT
         self._sign: Sign | None = None
         self._labels = False
@@ -247,7 +245,7 @@ class Prose:
             self._speak_of(marker)
         elif sink.mid_sentence():
             sink.begin_trial(marker)
-            self._machine.hand(self._opening)
+            self._machine.hand(Opening(self, self._machine))
         else:
             self._think(marker)
 
@@ -362,7 +360,7 @@ class Prose:
 
     def _try_end(self, marker: str) -> None:
         self._sink.begin_trial(marker)
-        self._machine.hand(self._ending)
+        self._machine.hand(Ending(self._machine))
 
 
 # What each marker does in each place. A marker that has no entry is ordinary text there.

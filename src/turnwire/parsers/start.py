@@ -5,6 +5,7 @@ Promise: only what the current assistant turn opened counts; history, examples a
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from turnwire.parsers.dialect import Dialect, Start
@@ -29,6 +30,10 @@ def start_state(prompt_tail: str, dialect: Dialect) -> Start:
     Where message headers route the output, the start is what the prompt holds of the header.
     Only text after the last turn marker counts, so a `<think>` in the history or in a question changes nothing.
     Where no turn marker is known, an opener counts only if nothing follows it."""
+    return _known(prompt_tail, dialect) if len(prompt_tail) <= _SHORT else _start_of(prompt_tail, dialect)
+
+
+def _start_of(prompt_tail: str, dialect: Dialect) -> Start:
     if dialect.router is not None:
         return dialect.router.start(prompt_tail)
     reasoning = dialect.reasoning
@@ -43,3 +48,8 @@ def start_state(prompt_tail: str, dialect: Dialect) -> Start:
     opener = max((mark for mark in reasoning.open if prompt_tail.startswith(mark, opened)), key=len)
     rest = prompt_tail[opened + len(opener) :].strip()
     return Start("reasoning") if begin or not rest or rest in {label.strip() for label in reasoning.labels} else Start()
+
+
+# Most prompts of a model end alike. A tail that is long has words of its client's.
+_SHORT = 256
+_known = lru_cache(maxsize=256)(_start_of)

@@ -7,6 +7,7 @@ parser. Where the engine cannot be held to it, the plan says with what text to s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ from turnwire.parsers.dialect import Dialect, Start
 from turnwire.parsers.writing import ArgumentForm, CallForm
 from turnwire.turns import Conversation, Note, OutputFormat, Tool, ToolCallBlock
 
-__all__ = ["Check", "ConstraintPlan", "plan_constraint"]
+__all__ = ["FREE", "Check", "ConstraintPlan", "plan_constraint"]
 
 _MOST_CALLS = 8
 _BLANK = "[\\n]{0,3}"
@@ -70,15 +71,23 @@ class ConstraintPlan(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[Note, ...] = ()
 
 
+FREE = ConstraintPlan()
+"""Nothing is demanded."""
+
+_strict = attrgetter("strict")
+
+
 def plan_constraint(
     conversation: Conversation, dialect: Dialect, capabilities: Capabilities, start: Start | None = None
 ) -> ConstraintPlan:
     """The plan for a conversation. `start` is where the prompt leaves off (see `parsers.start_state`); an engine that
     yields events parses by itself and gets only a check."""
     tools = conversation.tools_in_view
+    if conversation.tool_choice.mode == "auto" and conversation.format is None and not any(map(_strict, tools)):
+        return FREE
     demand = _Demand(conversation, tools)
     if not demand.any:
-        return ConstraintPlan()
+        return FREE
     check = Check(
         tools={tool.name: _schema(tool) for tool in tools},
         must_call=demand.must_call,
