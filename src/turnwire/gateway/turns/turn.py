@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from turnwire.engines.guided.plan import ConstraintPlan, plan_constraint
+from turnwire.engines.guided.plan import FREE, ConstraintPlan, plan_constraint
 from turnwire.engines.interface import (
     Completion,
     EngineError,
@@ -97,7 +97,7 @@ class Turn:
         foreseen = record.continuity.shared if runtime.engine.capabilities.cached_tokens else 0
         self.usage = Usage(len(prompt.ids), min(foreseen, len(prompt.ids)))
         self.outcome = TurnOutcome(usage=self.usage, witness=self._witness, output_ids=self._log.ids)
-        self._plan = ConstraintPlan()
+        self._plan: ConstraintPlan = FREE
         # How many tokens of the output the engine was given with its prompt.
         self._prefilled = 0
         self._parser: Parser | None = None
@@ -146,9 +146,10 @@ class Turn:
             timer.cancel()
             if self._generation is not None:
                 self._generation.abort()
-            self._note_outcome()
-            if self.record.exact and self.outcome.finish is None and self.record.first_token is not None:
-                self.record.runtime.remember_cut(self.record)
+            if self.outcome.finish is None:
+                self._note_outcome()
+                if self.record.exact and self.record.first_token is not None:
+                    self.record.runtime.remember_cut(self.record)
             self._let_go()
         return self.outcome
 
@@ -156,9 +157,10 @@ class Turn:
         """Open the circles in which a turn that is over would stay, with its prompt and its output, until the collector
         looks at what has lived for long."""
         self._generation = self._parser = self._feed = self._between = None
-        # An error that ended the turn knows the frames it went through, and they know the turn.
-        self._ended = asyncio.get_running_loop().create_future()
-        self._ended.cancel()
+        if self.outcome.finish is None:
+            # An error that ended the turn knows the frames it went through, and they know the turn.
+            self._ended = asyncio.get_running_loop().create_future()
+            self._ended.cancel()
 
     def _start(self) -> None:
         record = self.record
@@ -176,7 +178,8 @@ class Turn:
             forbidden = conversation.tool_choice.mode == "none"
             dialect = record.dialect.without_calls() if forbidden else record.dialect
             self._parser = Parser(dialect, conversation.tools, start)
-            self._bound_thoughts(start)
+            if conversation.thinking.budget is not None and conversation.thinking.mode != "off":
+                self._bound_thoughts(start)
             if stops_here(record):
                 self._stops = AnswerStops(conversation.sampling.stop)
         if not conversation.tool_choice.parallel:
@@ -242,7 +245,8 @@ class Turn:
 
     def done(self, completion: Completion) -> None:
         """The engine's own end."""
-        self.record.called()
+        if self.record.first_token is None:
+            self.record.called()
         if not self._ended.done():
             self._ended.set_result(completion)
 
@@ -302,11 +306,10 @@ class Turn:
         record = self.record
         conversation = record.inbound.conversation
         self._budget = thinking_budget(conversation, record.dialect, start)
-        wanted = conversation.thinking.budget is not None and conversation.thinking.mode != "off"
         images = record.runtime.images
         tokens = record.runtime.engine.capabilities.yields == "tokens"
         once = not tokens or (images is not None and not images.resumes and record.runtime.shown(conversation))
-        if wanted and (self._budget is None or self._plan.constraint is not None or once):
+        if self._budget is None or self._plan.constraint is not None or once:
             self._budget = None
             self._stamping.notes.append(
                 Note("thinking.budget_unbounded", "The thinking budget cannot be held with this model and format.")
@@ -434,10 +437,10 @@ class Turn:
 
     def _trailing_seal(self) -> str | None:
         """The seal of what came after the last thought, where the next turn needs it."""
-        record, ids = self.record, self._log.ids.tolist()
-        return self._stamping.trailing_seal(
-            lambda sealed: record.runtime.restores(record.prompt, self._witness, ids, sealed)
-        )
+        record, seals = self.record, self._stamping.seals
+        if seals is None or record.runtime.restores(record.prompt, self._witness, self._log.ids.tolist(), seals.sealed):
+            return None
+        return self._stamping.trailing_seal()
 
     def _counted(self, completion: Completion) -> Usage:
         """The engine's counts, with what it was given as prefill on the side of the output."""

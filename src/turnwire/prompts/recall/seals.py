@@ -173,7 +173,8 @@ class Sealer:
 
 class TurnSealer:
     """Seals a turn's output as it comes: `add` every batch of ids, `seal` where a thought closes, `finish` at the end.
-    A batch may reach over the end of a thought; the seal then covers a few ids more, and the segments still join."""
+    A batch may reach over the end of a thought; the seal then covers a few ids more, and the segments still join.
+    `sealed`: how many ids of the turn are in seals already."""
 
     def __init__(
         self,
@@ -191,10 +192,10 @@ class TurnSealer:
         self._tenant = tenant
         self._tail = tail if tail is None else tail[-_MOST_TAIL:]
         self._shape = shape
-        self._salt = os.urandom(16)
+        self._salt = b""
         self._ids: array[int] = array("I")
-        self._start = 0
         self._number = 0
+        self.sealed = 0
         self._broken = False
 
     def add(self, ids: Sequence[int]) -> None:
@@ -207,11 +208,6 @@ class TurnSealer:
         if not self._ids and not self._number:
             return ""
         return self._next(last=False)
-
-    @property
-    def sealed(self) -> int:
-        """How many ids of the turn are in seals already."""
-        return self._start
 
     def finish(self) -> str | None:
         """The seal of the rest of the turn, or None where there is nothing to seal."""
@@ -227,14 +223,15 @@ class TurnSealer:
         segment = Segment(
             turn=self._turn,
             number=self._number,
-            start=self._start,
+            start=self.sealed,
             last=last,
             ids=self._ids,
             shape=self._shape.shape(last=last) if self._shape else b"",
             tail=None if self._number else self._tail,
         )
+        self._salt = self._salt or os.urandom(16)
         made = self._sealer.seal(segment, model=self._model, tenant=self._tenant, salt=self._salt)
-        self._start += len(self._ids)
+        self.sealed += len(self._ids)
         self._number += 1
         self._ids = array("I")
         return made

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -97,6 +97,9 @@ class Foresight(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Whether the client's words for `rest`, written after the first `kept` ids, give all of `ids` again. `kept` is
         0 where nothing of the turn is carried in seals; `rest` is then all of it."""
         rest = [block for block in rest if not isinstance(block, TextBlock) or block.text.strip()]
+        if not kept and _is_running_text(rest) and self.plain.as_said(self._splicer, self.args):
+            text, turn_end = rest[0].text, self.traits.turn_ends.to_user or ""
+            return not self.control.in_text(text) and self._gives(self._without_end(ids, turn_end), text, turn_end)
         message = Message(role="assistant", blocks=tuple(rest))
         if sum(map(_size, rest)) > _MOST_CHARS or self.control.in_message(message):
             return False
@@ -107,9 +110,10 @@ class Foresight(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         turn_end = (turn_ends.to_tool if calls else turn_ends.to_user) or ""
         written = self._without_end(ids, turn_end)
         if kept:
-            text = self._after_thought(rest, calls)
-            return text is not None and written[kept:] == self.tokenizer.encode(text)
-        return in_template_order(rest) and self._whole(written, message, turn_end)
+            more = self._after_thought(rest, calls)
+            return more is not None and written[kept:] == self.tokenizer.encode(more)
+        whole = self._splicer(calls).rewritten(message, self.args) if in_template_order(rest) else None
+        return whole is not None and self._gives(written, whole, turn_end)
 
     def _after_thought(self, rest: Sequence[Block], calls: Sequence[ToolCallBlock]) -> str | None:
         """What the template writes of `rest` after a thought's closing mark."""
@@ -118,14 +122,9 @@ class Foresight(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         gap = self.plain.after_thought(self._splicer, self.traits, self.args)
         return None if gap is None else gap + Message(role="assistant", blocks=tuple(rest)).text
 
-    def _whole(self, written: list[int], message: Message, turn_end: str) -> bool:
-        """Whether the template's own rendering of the message, between its header and what follows, has these ids."""
-        if _is_running_text(message.blocks) and self.plain.as_said(self._splicer, self.args):
-            text: str | None = message.text
-        else:
-            calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
-            text = self._splicer(calls).rewritten(message, self.args)
-        if text is None or not turn_end or not self.tail:
+    def _gives(self, written: list[int], text: str, turn_end: str) -> bool:
+        """Whether what the template writes of a turn, between its header and what follows, has these ids."""
+        if not turn_end or not self.tail:
             return False
         around = self.plain.ids_of
         return self.tokenizer.encode(self.tail + text + turn_end) == [*around(self.tail), *written, *around(turn_end)]
@@ -196,12 +195,12 @@ def _keeps(value: Any) -> bool:
     return value is not None and abs(value) <= _SAFE
 
 
-def _is_running_text(blocks: Sequence[Block]) -> bool:
-    """Whether a message is one text in which no template finds anything to trim or to take for markup."""
+def _is_running_text(blocks: Sequence[Block]) -> TypeGuard[Sequence[TextBlock]]:
+    """Whether a message is one text, no long one, in which no template finds anything to trim or to take for markup."""
     if len(blocks) != 1 or not isinstance(blocks[0], TextBlock):
         return False
     text = blocks[0].text
-    return text == text.strip() and not any(sign in text for sign in "<[{")
+    return len(text) <= _MOST_CHARS and text == text.strip() and not ("<" in text or "[" in text or "{" in text)
 
 
 def _size(block: Block) -> int:

@@ -64,10 +64,10 @@ class OutputLog:
 
 class Stamping:
     """Puts what the parser cannot know on its events. `calls` maps a call's block to its id, in order; `closed` counts
-    the calls that are whole; `notes` are those that came with the events. With `keeps_ids`
-    the engine's own call ids are used."""
+    the calls that are whole; `notes` are those that came with the events; `seals` seals the output, where it is to be
+    sealed. With `keeps_ids` the engine's own call ids are used."""
 
-    __slots__ = ("_blocks", "_keeps_ids", "_log", "_mint", "_open", "_sealed", "_seals", "calls", "closed", "notes")
+    __slots__ = ("_blocks", "_keeps_ids", "_log", "_mint", "_open", "_sealed", "calls", "closed", "notes", "seals")
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Stamping:
         self._sealed = 0
         self._mint = mint
         self._keeps_ids = keeps_ids
-        self._seals = seals
+        self.seals = seals
         self.calls: dict[int, str] = {}
         self.closed = 0
         self.notes: list[Note] = []
@@ -110,9 +110,9 @@ class Stamping:
             return msgspec.structs.replace(event, call_id=self.calls[event.index])
         elif isinstance(event, BlockClosed):
             self._close(event.index)
-            if event.kind == "reasoning" and self._seals is not None:
-                self._catch_up(self._seals)
-                return msgspec.structs.replace(event, seal=self._seals.seal())
+            if event.kind == "reasoning" and self.seals is not None:
+                self._catch_up(self.seals)
+                return msgspec.structs.replace(event, seal=self.seals.seal())
         elif isinstance(event, Note):
             self.notes.append(event)
         return event
@@ -122,13 +122,12 @@ class Stamping:
         if times is not None:
             times.closed = time.monotonic()
 
-    def trailing_seal(self, restores: Callable[[int], bool]) -> str | None:
-        """The seal of what came after the last thought, once the output is complete. None where it is not needed:
-        `restores` says so, by how many ids are in seals already."""
-        if self._seals is None or restores(self._seals.sealed):
+    def trailing_seal(self) -> str | None:
+        """The seal of what came after the last thought, once the output is complete."""
+        if self.seals is None:
             return None
-        self._catch_up(self._seals)
-        return self._seals.finish()
+        self._catch_up(self.seals)
+        return self.seals.finish()
 
     def _catch_up(self, seals: TurnSealer) -> None:
         ids = self._log.ids
