@@ -157,6 +157,8 @@ class Connections:
     """The connections of one engine. With `reuse` off each carries one request only."""
 
     def __init__(self, address: Address, *, reuse: bool = True) -> None:
+        # Asked once: to find the running loop takes a system call.
+        self._loop = asyncio.get_running_loop()
         self._address = address
         self._reuse = reuse
         self._ssl = ssl.create_default_context() if address.tls else None
@@ -184,10 +186,9 @@ class Connections:
         return task
 
     async def _dial(self, exchange: Exchange) -> None:
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                _, connection = await loop.create_connection(
+                _, connection = await self._loop.create_connection(
                     lambda: Connection(self), self._address.host, self._address.port, ssl=self._ssl
                 )
         except OSError as error:
@@ -201,11 +202,10 @@ class Connections:
         if not self._reuse or len(self._idle) >= _IDLE_LIMIT or connection.transport.is_closing():
             connection.drop()
             return
-        loop = asyncio.get_running_loop()
-        connection.since = loop.time()
+        connection.since = self._loop.time()
         self._idle[connection] = None
         if self._sweep is None:
-            self._sweep = loop.call_later(_KEEPALIVE_SECONDS, self._expire)
+            self._sweep = self._loop.call_later(_KEEPALIVE_SECONDS, self._expire)
 
     def forget(self, connection: Connection) -> None:
         """A connection is gone."""
@@ -226,9 +226,8 @@ class Connections:
         self._idle.clear()
 
     def _expire(self) -> None:
-        loop = asyncio.get_running_loop()
-        oldest = loop.time() - _KEEPALIVE_SECONDS
+        oldest = self._loop.time() - _KEEPALIVE_SECONDS
         for connection in [connection for connection in self._idle if connection.since <= oldest]:
             del self._idle[connection]
             connection.drop()
-        self._sweep = loop.call_later(_KEEPALIVE_SECONDS / 2, self._expire) if self._idle else None
+        self._sweep = self._loop.call_later(_KEEPALIVE_SECONDS / 2, self._expire) if self._idle else None

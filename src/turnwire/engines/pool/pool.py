@@ -186,7 +186,7 @@ class WorkerPool:
 
     def seat(self, turn: PooledTurn) -> EngineError | None:
         """Give a turn to a worker, or a place in the line; else say why not."""
-        now, request, limits = asyncio.get_running_loop().time(), turn.request, self.limits
+        now, request, limits = turn.loop.time(), turn.request, self.limits
         hints = request.hints
         if hints.deadline is not None and now >= hints.deadline:
             return _too_late()

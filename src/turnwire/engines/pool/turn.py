@@ -39,7 +39,7 @@ log = logging.getLogger("turnwire.workers")
 class PooledTurn:
     """To the worker's engine the receiver, to whoever submitted the turn the generation. `heard` is set by every sign
     of life and cleared by the pool's watch, which keeps `silent_since` and how long the silence was when it last led to
-    a doubt (`doubted`)."""
+    a doubt (`doubted`). `loop` is the event loop that it runs in."""
 
     def __init__(self, pool: WorkerPool, request: GenerateRequest, receiver: Receiver, blocks: PromptBlocks) -> None:
         self.request = request
@@ -52,12 +52,14 @@ class PooledTurn:
         self.waiting_since = 0.0
         self.paused = False
         self.ticket: Ticket[PooledTurn] | None = None
+        # Asked once: to find the running loop takes a system call.
+        self.loop = asyncio.get_running_loop()
         self._pool = pool
         self._receiver = receiver
         self._migration = Migration(request, pool.tokenizer)
         self._attempts: Attempts | None = None
         self._leg: Generation | None = None
-        self._arrived = asyncio.get_running_loop().time()
+        self._arrived = self.loop.time()
         self._began = 0.0
         self._uncached = 0
         self._load: TurnLoad | None = None
@@ -69,7 +71,7 @@ class PooledTurn:
         """Go to a worker that has room, or into the line."""
         refusal = self._pool.seat(self)
         if refusal is not None:
-            self._timer = asyncio.get_running_loop().call_soon(self._give_up, refusal)
+            self._timer = self.loop.call_soon(self._give_up, refusal)
 
     # ------------------------------------------------------------------------------------------------- generation
 
@@ -99,20 +101,18 @@ class PooledTurn:
 
     def wait(self, ticket: Ticket[PooledTurn], until: float) -> None:
         """Stand in the line, at most until a time."""
-        loop = asyncio.get_running_loop()
-        self.ticket, self.waiting_since = ticket, loop.time()
-        self._timer = loop.call_at(until, self._waited_enough)
+        self.ticket, self.waiting_since = ticket, self.loop.time()
+        self._timer = self.loop.call_at(until, self._waited_enough)
 
     def run_on(self, placement: Placement) -> None:
         """A worker takes the turn."""
-        loop = asyncio.get_running_loop()
         if self.ticket is not None:
             self._stop_waiting()
         worker, request, router = placement.worker, self.request, self._pool.router
         self._pool.read_ahead.make_way(worker)
         worker.active += 1
         self.worker = worker
-        now = self._began = self.silent_since = loop.time()
+        now = self._began = self.silent_since = self.loop.time()
         self.heard, self.doubted = False, 0.0
         self._load = router.sent(placement, request, self.blocks, id(self), now)
         self._uncached = self._load.prefilling
@@ -126,7 +126,7 @@ class PooledTurn:
         except Exception:
             log.exception("a defect in the adapter of %s", worker.name)
             error = EngineError("internal", "The engine adapter failed.")
-            self._timer = loop.call_soon(self.failed, error)
+            self._timer = self.loop.call_soon(self.failed, error)
             return
         if self.paused:
             self._leg.pause()
@@ -190,8 +190,7 @@ class PooledTurn:
         assert worker is not None
         self._over, self._leg = True, None
         worker.health.completed()
-        now = asyncio.get_running_loop().time()
-        self._pool.router.served(worker, self.request, self.blocks, self._migration.ids, now)
+        self._pool.router.served(worker, self.request, self.blocks, self._migration.ids, self.loop.time())
         try:
             self._receiver.done(self._migration.completed(completion))
         finally:
@@ -233,7 +232,7 @@ class PooledTurn:
     def _spoke(self) -> None:
         worker = self.worker
         assert worker is not None
-        seconds = asyncio.get_running_loop().time() - self._began
+        seconds = self.loop.time() - self._began
         worker.health.first_token.observed(seconds, self._uncached)
         if worker.health.state == "suspect":
             worker.health.spoke()

@@ -108,7 +108,9 @@ class Turn:
         self._budget: ThinkingBudget | None = None
         self._head = b""
         self._generation: Generation | None = None
-        self._ended: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
+        # Asked once: to find the running loop takes a system call.
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[Completion] = self._loop.create_future()
 
     # ------------------------------------------------------------------------------------------------- running
 
@@ -128,8 +130,7 @@ class Turn:
     async def run(self) -> TurnOutcome:
         """Run to the end. Raises TurnFailure if nothing was sent yet; later failures are written to the sink. Raises
         ClientGone where there is nobody left to answer."""
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(self.GRACE_S, self.open_stream)
+        timer = self._loop.call_later(self.GRACE_S, self.open_stream)
         try:
             self._start()
             await self._complete(await self._ended)
@@ -159,7 +160,7 @@ class Turn:
         self._generation = self._parser = self._feed = self._between = None
         if self.outcome.finish is None:
             # An error that ended the turn knows the frames it went through, and they know the turn.
-            self._ended = asyncio.get_running_loop().create_future()
+            self._ended = self._loop.create_future()
             self._ended.cancel()
 
     def _start(self) -> None:
@@ -432,7 +433,8 @@ class Turn:
         stop = completion.stop_sequence or (self._stops.found if self._stops is not None else None)
         if stop is not None:
             finished = msgspec.structs.replace(finished, reason="stop_sequence", stop_sequence=stop)
-        last += self._violations()
+        if self._plan.check is not None:
+            last += self._violations()
         return last, finished
 
     def _trailing_seal(self) -> str | None:
@@ -444,10 +446,10 @@ class Turn:
 
     def _counted(self, completion: Completion) -> Usage:
         """The engine's counts, with what it was given as prefill on the side of the output."""
-        output = self._log
-        thoughts = thought_tokens(
-            self._witness.thoughts, output.lengths, output.sizes, output.ids, self.record.runtime.tokenizer
-        )
+        output, spans, thoughts = self._log, self._witness.thoughts, 0
+        if spans:
+            tokenizer = self.record.runtime.tokenizer
+            thoughts = thought_tokens(spans, output.lengths, output.sizes, output.ids, tokenizer)
         return Usage(
             completion.prompt_tokens - self._prefilled,
             completion.cached_tokens,
