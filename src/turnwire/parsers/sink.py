@@ -88,6 +88,7 @@ class EventSink:
     # -------------------------------------------------------------------------------------------------- events
 
     def _flush(self) -> None:
+        """Make an event of what was said since the last one, if anything was."""
         if self._dtext:
             text, raw = "".join(self._dtext), "".join(self._draw)
             self._out.append(BlockDelta(self.index, text, text if raw == text else raw))
@@ -155,7 +156,8 @@ class EventSink:
             self.index += 1
             self.kind = kind
             self.after_call = False
-            self._flush()
+            if self._dtext:
+                self._flush()
             self._out.append(BlockOpened(self.index, kind, "", "", self._take()))
             text = lead[cut:] + body
         body = text.rstrip(BLANKS)
@@ -204,7 +206,8 @@ class EventSink:
         """A marker ends the open text or reasoning block, if there is one."""
         self.mark(marker)
         if self.kind is not None:
-            self._flush()
+            if self._dtext:
+                self._flush()
             self._out.append(BlockClosed(self.index, self.kind, "", self._take()))
             self.kind = None
 
@@ -371,7 +374,8 @@ class EventSink:
         self._pending += self._space
         self._space.clear()
         self._pending += tail
-        self._flush()
+        if self._dtext:
+            self._flush()
         if reason == "stop" and self.calls:
             reason = "tool_calls"
         self._out.append(Finished(reason, None, self._take()))

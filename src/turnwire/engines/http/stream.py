@@ -208,8 +208,8 @@ class Stream:
         try:
             whole = events.feed(body)
             batch: TokenBatch | EventBatch | None = reading.running(whole)
-            if batch is None and whole:
-                batch = self._fed(whole)
+            if batch is None and whole and (array := events.array(whole)) is not None:
+                batch = reading.feed(array)
         except EngineError as error:
             self._fail(error, left=True)
             return
@@ -229,10 +229,6 @@ class Stream:
             self._broken("internal", "output that the gateway could not handle")
         if reading.end is not None or reading.error is not None or events.done or self._answer.over:
             self._settle()
-
-    def _fed(self, events: bytes) -> TokenBatch | EventBatch | None:
-        array = self._events.array(events)
-        return self._reading.feed(array) if array is not None else None
 
     def _settle(self) -> None:
         """The engine has finished, failed or stopped talking."""
@@ -262,7 +258,8 @@ class Stream:
     def _last_event(self) -> None:
         """An event without its blank line, at the end of the answer. One that was cut is not an event."""
         try:
-            batch = self._fed(self._events.finish())
+            array = self._events.array(self._events.finish())
+            batch = self._reading.feed(array) if array is not None else None
         except (EngineError, msgspec.DecodeError, UnicodeDecodeError):
             return
         if isinstance(batch, TokenBatch):

@@ -57,12 +57,12 @@ class _Words:
         self._hash: blake2b | None = None
 
     def mark(self) -> bytes:
-        if self._hash is None:
-            self._hash = blake2b(digest_size=_TEXT_SIZE)
         if self.text:
+            if self._hash is None:
+                self._hash = blake2b(digest_size=_TEXT_SIZE)
             self._hash.update(_words(_decoded(self.text)))
             self.text.clear()
-        return self._hash.digest()
+        return _NO_WORDS if self._hash is None else self._hash.digest()
 
 
 class Witness:
@@ -73,7 +73,7 @@ class Witness:
     def __init__(self, begun: str = "") -> None:
         self._text = _Words()
         if begun:
-            self._text.text += _encoded(begun)
+            self._text.text += begun.encode("utf-8", "surrogatepass")
         self._thoughts = _Words()
         self._open: dict[int, bytearray] = {}
         self._calls: list[_Call] = []
@@ -223,15 +223,14 @@ def _read(shape: bytes) -> _Shape | None:
 
 
 def _words(text: str) -> bytes:
-    return _encoded("".join(text.split()))
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
+    return "".join(text.split()).encode("utf-8", "surrogatepass")
 
 
 def _decoded(text: bytearray) -> str:
     return text.decode("utf-8", "surrogatepass")
+
+
+_NO_WORDS = blake2b(digest_size=_TEXT_SIZE).digest()
 
 
 def _mark(text: str) -> bytes:
