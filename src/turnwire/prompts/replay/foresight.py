@@ -130,12 +130,15 @@ class Foresight(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.tokenizer.encode(self.tail + text + turn_end) == [*around(self.tail), *written, *around(turn_end)]
 
     def _splicer(self, calls: Sequence[ToolCallBlock] = ()) -> TemplateSplicer:
-        """A splicer that shows no more than it must: neither the system text nor the tools that are not called."""
+        """A splicer that shows no more than it must: neither the system text nor the tools that are not called. The
+        calls of earlier turns matter only where the prompt numbers calls."""
         if not calls:
             return TemplateSplicer(self.template, self.traits, (), (), [], self.end_tokens)
+        names = {call.name for call in calls}
+        called = [tool for tool in self.tools if tool.name in names]
         opening = 1 if self.messages and self.messages[0].role == "system" else 0
-        called = [tool for tool in self.tools if any(call.name == tool.name for call in calls)]
-        return TemplateSplicer(self.template, self.traits, self.messages[opening:], called, [], self.end_tokens)
+        earlier = self.messages[opening:] if self.traits.call_ids != "any" else ()
+        return TemplateSplicer(self.template, self.traits, earlier, called, [], self.end_tokens)
 
     def _survives(self, call: ToolCallBlock) -> bool:
         tool = next((tool for tool in self.tools if tool.name == call.name), None)
