@@ -82,9 +82,10 @@ def plan_constraint(
 ) -> ConstraintPlan:
     """The plan for a conversation. `start` is where the prompt leaves off (see `parsers.start_state`); an engine that
     yields events parses by itself and gets only a check."""
-    tools = conversation.tools_in_view
-    if conversation.tool_choice.mode == "auto" and conversation.format is None and not any(map(_strict, tools)):
+    free = conversation.tool_choice.mode == "auto" and conversation.format is None
+    if free and not any(map(_strict, conversation.tools)):
         return FREE
+    tools = conversation.tools_in_view
     demand = _Demand(conversation, tools)
     if not demand.any:
         return FREE

@@ -95,7 +95,8 @@ class Turn:
         self._stamping = Stamping(self._log, record.blocks, mint, seals, keeps_ids=not runtime.writes_prompts)
         # What the engine will find in its cache is only foreseen here; the engine's own count replaces it at the end.
         foreseen = record.continuity.shared if runtime.engine.capabilities.cached_tokens else 0
-        self.usage = Usage(len(prompt.ids), min(foreseen, len(prompt.ids)))
+        size = len(prompt.ids)
+        self.usage = Usage(size, min(foreseen, size))
         self.outcome = TurnOutcome(usage=self.usage, witness=self._witness, output_ids=self._log.ids)
         self._plan: ConstraintPlan = FREE
         # How many tokens of the output the engine was given with its prompt.
