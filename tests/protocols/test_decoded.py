@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -157,6 +158,93 @@ def test_cached_and_uncached_requests_are_equal(
         if decode is anthropic.decode and data.draw(st.booleans()):
             body["system"] = data.draw(_text)
         assert outcome(decode, body, cache) == outcome(decode, body, None)
+
+
+@pytest.mark.parametrize(("decode", "field", "messages", "tools"), APIS)
+@given(data=st.data())
+@settings(max_examples=50)
+def test_histories_that_grow_fork_and_are_edited_are_equal(
+    decode: Decode, field: str, messages: st.SearchStrategy[Any], tools: st.SearchStrategy[Any], data: st.DataObject
+) -> None:
+    """Conversations so long that their beginnings are known: they go on, go on from an earlier place, change somewhere,
+    and offer other tools."""
+    cache = DecodedParts()
+    pool = [message for message in data.draw(st.lists(messages, min_size=4, max_size=8)) if _decodes(decode, message)]
+    pool.append({"role": "user", "content": "Go on."})
+    offers = data.draw(st.lists(tools, min_size=1, max_size=2))
+    some = st.lists(st.sampled_from(pool), min_size=1, max_size=16)
+    history: list[Any] = data.draw(some)
+    # A result without its call is refused.
+    calls = [{"type": "function_call", "call_id": f"c{n}", "name": "ls", "arguments": "{}"} for n in (1, 2, 3)]
+    called = calls if decode is responses.decode else []
+    for _ in range(8):
+        place = data.draw(st.integers(0, len(history)))
+        match data.draw(st.sampled_from(["grow", "grow", "fork", "edit"])):
+            case "grow":
+                history = [*history, *data.draw(some)]
+            case "fork":
+                history = [*history[:place], *data.draw(some)]
+            case "edit":
+                history = [*history[:place], data.draw(st.sampled_from(pool)), *history[place + 1 :]]
+        body: dict[str, Any] = {"model": "m", field: [*called, *history]}
+        if data.draw(st.booleans()):
+            body["tools"] = data.draw(st.sampled_from(offers))
+        if decode is anthropic.decode and data.draw(st.booleans()):
+            body["system"] = data.draw(_text)
+        assert outcome(decode, body, cache) == outcome(decode, body, None)
+
+
+def _decodes(decode: Decode, message: dict[str, Any]) -> bool:
+    """Whether a message is not refused by itself, which would end every comparison."""
+    field = "input" if decode is responses.decode else "messages"
+    refusal = outcome(decode, {"model": "m", field: [message]}, None)
+    return not isinstance(refusal[1], str) or "No tool call found" in refusal[1]
+
+
+@pytest.mark.parametrize(("decode", "field"), [(decode, field) for decode, field, _, _ in APIS])
+def test_of_a_long_conversation_what_follows_its_known_beginning_is_looked_at(
+    decode: Decode, field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = DecodedParts()
+    looked_at: list[int] = []
+    values = PartReader.values
+
+    def counted(reader: Any, raws: Any, place: Any) -> Any:
+        looked_at.append(len(raws))
+        return values(reader, raws, place)
+
+    monkeypatch.setattr(PartReader, "values", counted)
+    said = [{"role": "assistant" if n % 2 else "user", "content": f"{n}"} for n in range(200)]
+    sizes = []
+    for count in range(101, 200, 2):
+        marked = {**said[count - 1], "cache_control": {"type": "ephemeral"}}
+        looked_at.clear()
+        decode(json.dumps({"model": "m", field: [*said[: count - 1], marked]}).encode(), {}, cache=cache)
+        assert count == 101 or max(looked_at) <= 16
+        sizes.append(cache.size)
+    assert sizes[-1] < 2 * 1024 * (200 + 200)
+
+
+def test_a_beginning_that_another_replaces_is_not_counted_twice() -> None:
+    cache = DecodedParts()
+    kind = cache.kind("text")
+    parts = [msgspec.Raw(b'"%02d"' % number) for number in range(40)]
+    cache.grow(kind, None, parts[:20], "twenty")
+    known = cache.beginning(kind, parts)
+    assert known is not None
+    assert known.outcome == "twenty"
+    before = cache.size
+    cache.grow(kind, known, parts[20:30], "thirty")
+    assert len(cache) == 1
+    assert cache.size * 2 == before * 3
+    other = [msgspec.Raw(b'"other"'), *parts[1:30]]
+    cache.grow(kind, None, other, "another that ends alike")
+    assert len(cache) == 1
+    assert cache.beginning(kind, parts) is None
+    found = cache.beginning(kind, [*other, *parts[30:]])
+    assert found is not None
+    assert found.outcome == "another that ends alike"
+    assert cache.beginning(kind, [*other, *parts, *parts]) is None  # so much is new that nobody looks so far back
 
 
 @pytest.mark.parametrize(("decode", "field"), [(decode, field) for decode, field, _, _ in APIS])

@@ -7,14 +7,14 @@ own bytes alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from turnwire.protocols.fields.body import any_value, elements, invalid
 from turnwire.protocols.fields.contents import PART, TOOL_CALL, content_notes
-from turnwire.protocols.fields.decoded import DecodedParts, PartNote, PartReader
+from turnwire.protocols.fields.decoded import DecodedParts, PartNote, PartReader, first_cases
 from turnwire.protocols.fields.reader import Fields
 from turnwire.protocols.limits import Limits
 from turnwire.turns import (
@@ -76,20 +76,34 @@ class _Decoded(msgspec.Struct, frozen=True, gc=False):
     notes: tuple[PartNote, ...] = ()
 
 
+class _Joined(msgspec.Struct, frozen=True, gc=False):
+    """The messages so far, the results of tools that are not a message yet, and the notes on all of them."""
+
+    messages: tuple[Message, ...] = ()
+    results: tuple[Block, ...] = ()
+    notes: Mapping[tuple[str, str], PartNote] = {}
+
+
 def read_messages(fields: Fields, cache: DecodedParts | None) -> tuple[Message, ...]:
     """The conversation's messages, in order."""
-    raw, limits, notes = fields.raw("messages"), fields.limits, fields.notes
+    raw, limits = fields.raw("messages"), fields.limits
     wires = elements(raw or b"", "messages", "must be a list with at least one message")
     if not wires:
         raise invalid("messages", "must be a list with at least one message")
     if len(wires) > limits.messages:
         raise invalid("messages", f"{len(wires)} messages; the limit is {limits.messages}")
     reader = PartReader(cache, lambda data: _message(data, limits), "chat.message", limits)
-    messages: list[Message] = []
-    results: list[Block] = []
-    for index, one in enumerate(reader.values(wires, lambda index: f"messages.{index}")):
+    joined = reader.list(wires, lambda index: f"messages.{index}").folded(_join, _Joined(), lambda _: True)
+    fields.notes.on_part("", joined.notes.values())
+    return _ended(joined)
+
+
+def _join(before: _Joined, decoded: Sequence[_Decoded], first: int) -> _Joined:
+    """What was joined before and the messages after it, the first of which has this place."""
+    messages, results, notes = [*before.messages], [*before.results], before.notes
+    for index, one in enumerate(decoded, first):
         if one.notes:
-            notes.on_part(f"messages.{index}", one.notes)
+            notes = first_cases(notes, f"messages.{index}", one.notes)
         if one.result is not None:
             results.append(one.result)
             continue
@@ -98,9 +112,12 @@ def read_messages(fields: Fields, cache: DecodedParts | None) -> tuple[Message, 
             results = []
         if one.message is not None:
             messages.append(one.message)
-    if results:
-        messages.append(Message(role="user", blocks=tuple(results)))
-    return tuple(messages)
+    return _Joined(tuple(messages), tuple(results), notes)
+
+
+def _ended(joined: _Joined) -> tuple[Message, ...]:
+    """The messages with the results of tools that come last."""
+    return (*joined.messages, Message(role="user", blocks=joined.results)) if joined.results else joined.messages
 
 
 def _message(data: bytes, limits: Limits) -> _Decoded:

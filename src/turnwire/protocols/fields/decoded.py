@@ -1,13 +1,14 @@
 """Parts of earlier requests, decoded: a conversation that grows by a message is decoded by that message alone.
 
 Promise: exact. A part is found only by the very bytes it was decoded from, under the same kind of part and the same
-limits, and decoding a part depends on nothing else; so a request gives equal values with and without a cache. What is
-kept is bounded by `max_bytes`; what was not asked for lately goes first. Values are shared between requests.
+limits, and decoding a part depends on nothing else; so a request gives equal values with and without a cache. The same
+holds for the beginning of a list of parts, which is compared as a whole. What is kept is bounded by `max_bytes`; what
+was not asked for lately goes first. Values are shared between requests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -16,15 +17,44 @@ from turnwire.protocols.fields.body import rebased
 from turnwire.protocols.wire import TurnFailure
 from turnwire.turns import Note
 
-__all__ = ["DecodedParts", "PartNote", "PartReader", "RequestNotes"]
+__all__ = ["Beginning", "DecodedParts", "PartNote", "PartReader", "ReadList", "RequestNotes", "first_cases"]
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 _OVERHEAD = 1024
-"""Bytes counted for an entry beside its text."""
+"""Bytes counted for an entry, or an element of one, beside its text."""
+
+_UNSETTLED = 4
+"""The last elements of a list, which are not part of a beginning that is kept: clients move cache marks there."""
+
+_STEP = 8
+"""How many more elements a beginning that is kept has than the one before it."""
+
+_MOST_NEW = 64
+"""How many elements a list may have after a beginning that is looked for."""
 
 _MOST_NOTES = 64
-_NOTHING: dict[bytes, Any] = {}
+_NOTHING: dict[Hashable, Any] = {}
+
+
+class Beginning(msgspec.Struct, Generic[S], frozen=True, gc=False):
+    """The first elements of a list that was read before, the size of their text, and what the reader of the list made
+    of them."""
+
+    elements: list[msgspec.Raw]
+    size: int
+    outcome: S
+
+    @property
+    def key(self) -> tuple[int, bytes]:
+        """How many elements they are, and the last."""
+        return len(self.elements), bytes(self.elements[-1])
+
+    @property
+    def cost(self) -> int:
+        """What it counts for."""
+        return _cost(self.size, len(self.elements))
 
 
 class DecodedParts:
@@ -34,8 +64,8 @@ class DecodedParts:
         self._max = max_bytes
         self._kinds: dict[Hashable, int] = {}
         # Two generations: what is asked for again moves to the young one, and the old one is dropped as a whole.
-        self._young: dict[int, dict[bytes, Any]] = {}
-        self._old: dict[int, dict[bytes, Any]] = {}
+        self._young: dict[int, dict[Hashable, Any]] = {}
+        self._old: dict[int, dict[Hashable, Any]] = {}
         self._sizes = (0, 0)
 
     def __len__(self) -> int:
@@ -61,21 +91,51 @@ class DecodedParts:
                     self.put(kind, data, known)
         return values
 
-    def put(self, kind: int, data: bytes, value: Any) -> None:
-        """Keep a part's value. One that would push out most of the others is not kept."""
-        cost = _cost(data)
-        if cost > self._max // 4 or data in self._young.get(kind, _NOTHING):
+    def put(self, kind: int, key: Hashable, value: Any, cost: int | None = None) -> None:
+        """Keep a value, by itself that of a part, which counts for what its bytes do. One that would push out most of
+        the others is not kept."""
+        if cost is None:
+            assert isinstance(key, bytes)
+            cost = _cost(len(key))
+        if cost > self._max // 4 or key in self._young.get(kind, _NOTHING):
             return
         young, old = self._sizes
         if young + cost > self._max // 2:
             self._old, self._young, young, old = self._young, {}, 0, young
-        self._young.setdefault(kind, {})[data] = value
+        self._young.setdefault(kind, {})[key] = value
         self._sizes = (young + cost, old)
 
+    def beginning(self, kind: int, elements: list[msgspec.Raw]) -> Beginning[Any] | None:
+        """The longest beginning of a list of parts of one kind that is known, if not too many follow it."""
+        young, old = self._young.get(kind, _NOTHING), self._old.get(kind, _NOTHING)
+        for count in range(len(elements), max(0, len(elements) - _MOST_NEW), -1):
+            key = count, bytes(elements[count - 1])
+            known: Beginning[Any] | None = young.get(key) or old.get(key)
+            if known is not None and known.elements == elements[:count]:
+                return known
+        return None
 
-def _cost(data: bytes) -> int:
+    def grow(self, kind: int, before: Beginning[Any] | None, elements: Iterable[msgspec.Raw], outcome: Any) -> None:
+        """Keep what the elements `before` and those after them came to, instead of what those before did alone."""
+        added = list(map(bytes, elements))
+        known, size = (before.elements, before.size) if before is not None else ([], 0)
+        grown = Beginning([*known, *map(msgspec.Raw, added)], size + sum(map(len, added)), outcome)
+        for key in (grown.key, before.key) if before is not None else (grown.key,):
+            self._forget(kind, key)
+        self.put(kind, grown.key, grown, grown.cost)
+
+    def _forget(self, kind: int, key: tuple[int, bytes]) -> None:
+        young, old = self._sizes
+        if (known := self._young.get(kind, _NOTHING).pop(key, None)) is not None:
+            young -= known.cost
+        if (known := self._old.get(kind, _NOTHING).pop(key, None)) is not None:
+            old -= known.cost
+        self._sizes = (young, old)
+
+
+def _cost(size: int, parts: int = 1) -> int:
     """The key, the decoded text and the objects around it."""
-    return 3 * len(data) + _OVERHEAD
+    return 3 * size + _OVERHEAD * parts
 
 
 class PartNote(msgspec.Struct, frozen=True, gc=False):
@@ -86,6 +146,17 @@ class PartNote(msgspec.Struct, frozen=True, gc=False):
     where: str
     text: str
     subject: str = ""
+
+
+def first_cases(
+    known: Mapping[tuple[str, str], PartNote], path: str, notes: Iterable[PartNote]
+) -> dict[tuple[str, str], PartNote]:
+    """The first case of each kind of note on a list: those that are `known`, and those of the part at `path`."""
+    cases = dict(known)
+    for note in notes:
+        if len(cases) < _MOST_NOTES:
+            cases.setdefault((note.code, note.subject), PartNote(note.code, path + note.where, note.text, note.subject))
+    return cases
 
 
 class PartReader(Generic[T]):
@@ -103,7 +174,7 @@ class PartReader(Generic[T]):
 
     def values(self, raws: Sequence[bytes | msgspec.Raw], place: Callable[[int], str]) -> list[T]:
         """The values of several parts; `place` gives the path of each."""
-        parts = [bytes(raw) for raw in raws]
+        parts = list(map(bytes, raws))
         if self._cache is None:
             return [self._fresh(data, place, index) for index, data in enumerate(parts)]
         values: list[T] = self._cache.get(self._kind, parts)
@@ -113,11 +184,42 @@ class PartReader(Generic[T]):
                 self._cache.put(self._kind, parts[index], fresh)
         return values
 
+    def list(self, raws: list[msgspec.Raw], place: Callable[[int], str]) -> ReadList[T]:
+        """The parts of a list; `place` gives the path of each. What its beginning came to is known where an earlier
+        request had the same."""
+        before = self._cache.beginning(self._kind, raws) if self._cache is not None else None
+        known = len(before.elements) if before is not None else 0
+        values = self.values(raws[known:], lambda index: place(known + index))
+        return ReadList(raws, before, known, values, self._cache, self._kind)
+
     def _fresh(self, data: bytes, place: Callable[[int], str], index: int) -> T:
         try:
             return self._read(data)
         except TurnFailure as failure:
             raise rebased(place(index), failure) from None
+
+
+class ReadList(msgspec.Struct, Generic[T]):
+    """A list that was read: the beginning that was `known`, and the values of the parts after it."""
+
+    raws: list[msgspec.Raw]
+    before: Beginning[Any] | None
+    known: int
+    values: list[T]
+    cache: DecodedParts | None
+    kind: int
+
+    def folded(self, fold: Callable[[S, Sequence[T], int], S], empty: S, lasts: Callable[[Sequence[T]], bool]) -> S:
+        """What the whole list comes to: `fold` takes what a beginning came to, the values after it, and the place of
+        the first. `lasts` says of values whether nothing that follows them changes what they come to."""
+        outcome: S = self.before.outcome if self.before is not None else empty
+        settled = len(self.raws) - _UNSETTLED
+        more = settled - self.known
+        if self.cache is None or more < _STEP or not lasts(self.values[:more]):
+            return fold(outcome, self.values, self.known)
+        outcome = fold(outcome, self.values[:more], self.known)
+        self.cache.grow(self.kind, self.before, self.raws[self.known : settled], outcome)
+        return fold(outcome, self.values[more:], settled)
 
 
 class RequestNotes:
@@ -139,7 +241,7 @@ class RequestNotes:
         """Notes on the request that were taken before."""
         self._notes.extend(notes)
 
-    def on_part(self, path: str, notes: tuple[PartNote, ...]) -> None:
+    def on_part(self, path: str, notes: Iterable[PartNote]) -> None:
         """Notes on the part at `path`."""
         for note in notes:
             kind = (note.code, note.subject)

@@ -7,7 +7,8 @@ its own bytes alone; what it takes from its neighbours (the names of answered ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 
 import msgspec
@@ -15,7 +16,7 @@ import msgspec
 from turnwire.conventions import EFFORTS, without_billing
 from turnwire.protocols.anthropic.request.blocks import BlockReader
 from turnwire.protocols.fields.body import any_value, elements, invalid, part
-from turnwire.protocols.fields.decoded import DecodedParts, PartNote, PartReader
+from turnwire.protocols.fields.decoded import DecodedParts, PartNote, PartReader, ReadList, first_cases
 from turnwire.protocols.fields.reader import Fields
 from turnwire.protocols.limits import Limits
 from turnwire.turns import JSON, Block, Message, Role, TextBlock, Tool, ToolResultBlock
@@ -29,6 +30,8 @@ _MESSAGE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _STRING = msgspec.json.Decoder(str)
 _CHANGES_TOOLS = attrgetter("changes_tools")
 _EXPIRES = attrgetter("expires")
+_MOST_KEYS = 16
+_EXPIRED = PartNote("system.message_expired", "", "shown only until the next user message")
 
 
 class ReadMessages(msgspec.Struct, frozen=True, gc=False):
@@ -68,6 +71,18 @@ class _Decoded(msgspec.Struct, gc=False):
         return self.message
 
 
+class _Joined(msgspec.Struct, frozen=True, gc=False):
+    """The messages so far, and what those that follow take from them: how many blocks there were, and the names of the
+    tools that were called. `unknown` are keys that were not understood, `notes` those on all messages."""
+
+    messages: tuple[Message, ...] = ()
+    count: int = 0
+    names: Mapping[str, str] = {}
+    unknown: Mapping[str, None] = {}
+    effort: str | None = None
+    notes: Mapping[tuple[str, str], PartNote] = {}
+
+
 def read_messages(fields: Fields, tools: tuple[Tool, ...], cache: DecodedParts | None) -> ReadMessages:
     """Read `messages` and `system`."""
     limits, notes = fields.limits, fields.notes
@@ -78,68 +93,78 @@ def read_messages(fields: Fields, tools: tuple[Tool, ...], cache: DecodedParts |
     if len(wires) > limits.messages:
         raise invalid("messages", f"{len(wires)} messages; the limit is {limits.messages}")
     reader = PartReader(cache, lambda data: _message(data, limits, {}), "anthropic.message", limits)
-    decoded = reader.values(wires, lambda index: f"messages.{index}")
-    tools = _with_changes(decoded, wires, tools, limits)
-    messages: list[Message] = []
+    read = reader.list(wires, lambda index: f"messages.{index}")
+    tools = _with_changes(read, tools, limits)
+    opening: tuple[Message, ...] = ()
     system = fields.raw("system")
     if system is not None:
         prompt = PartReader(cache, lambda data: _system(data, limits), "anthropic.system", limits)
         one = prompt.value(system, "system")
         notes.on_part("system", one.notes)
         if one.message.blocks:
-            messages.append(one.message)
-    return _joined(fields, decoded, messages, tools)
+            opening = (one.message,)
+    joined = read.folded(partial(_join, limits), _Joined(), _lasts)
+    notes.on_part("", joined.notes.values())
+    for key in list(joined.unknown)[:_MOST_KEYS]:
+        notes.add("request.field_ignored", f"messages.*.{key[:64]}: not used")
+    return ReadMessages((*opening, *joined.messages), tools, joined.effort)
 
 
-def _with_changes(
-    decoded: list[_Decoded], wires: list[msgspec.Raw], tools: tuple[Tool, ...], limits: Limits
-) -> tuple[Tool, ...]:
+def _with_changes(read: ReadList[_Decoded], tools: tuple[Tool, ...], limits: Limits) -> tuple[Tool, ...]:
     """The tools with those that messages define. A message that changes the tools depends on those before it, so it is
     decoded here once more, never from the cache."""
-    if not any(map(_CHANGES_TOOLS, decoded)):
+    if not any(map(_CHANGES_TOOLS, read.values)):
         return tools
     offered = {tool.name: tool for tool in tools}
     reader = PartReader(None, lambda data: _message(data, limits, offered))
-    for index, one in enumerate(decoded):
+    for index, one in enumerate(read.values):
         if one.changes_tools:
-            decoded[index] = reader.value(wires[index], f"messages.{index}")
+            place = read.known + index
+            read.values[index] = reader.value(read.raws[place], f"messages.{place}")
     return tuple(offered.values())
 
 
-def _joined(fields: Fields, decoded: list[_Decoded], messages: list[Message], tools: tuple[Tool, ...]) -> ReadMessages:
-    """The messages one after another, each with what it takes from those before it."""
-    notes, limits = fields.notes, fields.limits
+def _lasts(decoded: Sequence[_Decoded]) -> bool:
+    """Whether nothing that follows changes what these messages come to: none changes the tools, and what is shown only
+    until the next user message has one after it."""
+    if any(map(_CHANGES_TOOLS, decoded)):
+        return False
+    expires = False
+    for one in decoded:
+        expires = one.expires or (expires and one.message.role != "user")
+    return not expires
+
+
+def _join(limits: Limits, before: _Joined, decoded: Sequence[_Decoded], first: int) -> _Joined:
+    """The messages one after another, each with what it takes from those before it. The first of `decoded` has this
+    place among all."""
+    messages, count, names, unknown = [*before.messages], before.count, {**before.names}, {**before.unknown}
+    effort, notes = before.effort, before.notes
     last_user = -1
     if any(map(_EXPIRES, decoded)):
-        last_user = max((index for index, one in enumerate(decoded) if one.message.role == "user"), default=-1)
-    names: dict[str, str] = {}
-    unknown: dict[str, None] = {}
-    effort: str | None = None
-    count = 0
-    for index, one in enumerate(decoded):
+        last_user = max((place for place, one in enumerate(decoded, first) if one.message.role == "user"), default=-1)
+    for index, one in enumerate(decoded, first):
         count += one.count
         if count > limits.blocks:
             raise invalid(f"messages.{index}.content", f"more than {limits.blocks} content blocks in one request")
         if one.notes:
-            notes.on_part(f"messages.{index}", one.notes)
+            notes = first_cases(notes, f"messages.{index}", one.notes)
         if one.calls:
             names.update(one.calls)
         message = one.named(names) if one.results else one.message
         if one.expires and index < last_user:
-            notes.add("system.message_expired", f"messages.{index}: shown only until the next user message")
-        elif message.role == "assistant" and one.results:
+            notes = first_cases(notes, f"messages.{index}", (_EXPIRED,))
+        elif one.results and message.role == "assistant":
             messages += rounds_of(message)
-        elif message.role == "user" and _begins_with_result(message) and messages and _only_results(messages[-1]):
+        elif one.results and _begins_with_result(message) and messages and _only_results(messages[-1]):
             # Answers of tools that a gateway ran and of those that the client ran belong to one turn.
             messages[-1] = Message(role="user", blocks=(*messages[-1].blocks, *message.blocks))
         elif message.blocks or message.role not in ("system", "developer"):
             messages.append(message)
         effort = one.effort or effort
-        if one.unknown:
+        if one.unknown and len(unknown) < _MOST_KEYS:
             unknown.update(dict.fromkeys(one.unknown))
-    for key in list(unknown)[:16]:
-        notes.add("request.field_ignored", f"messages.*.{key[:64]}: not used")
-    return ReadMessages(tuple(messages), tools, effort)
+    return _Joined(tuple(messages), count, names, unknown, effort, notes)
 
 
 def rounds_of(message: Message) -> list[Message]:
@@ -166,7 +191,7 @@ def _only_results(message: Message) -> bool:
 
 
 def _begins_with_result(message: Message) -> bool:
-    return bool(message.blocks) and isinstance(message.blocks[0], ToolResultBlock)
+    return message.role == "user" and isinstance(message.blocks[0], ToolResultBlock)
 
 
 def effort_of(config: JSON) -> str | None:

@@ -7,14 +7,14 @@ field and what to change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from turnwire.protocols.context import AgentHints, dispatch_opt_in, turn_context
 from turnwire.protocols.fields.body import any_value, elements, first_byte, invalid
-from turnwire.protocols.fields.decoded import DecodedParts, PartNote, PartReader
+from turnwire.protocols.fields.decoded import DecodedParts, PartNote, PartReader, ReadList
 from turnwire.protocols.fields.extensions import Extensions, read_extensions
 from turnwire.protocols.fields.reader import Fields
 from turnwire.protocols.fields.sampling import read_sampling
@@ -63,7 +63,7 @@ class RequestBody(msgspec.Struct, frozen=True):
     `generate` are what a WebSocket message says of itself."""
 
     fields: Fields
-    items: tuple[DecodedItem, ...]
+    input: ReadList[DecodedItem]
     previous_response_id: str | None
     references: tuple[str, ...]
     type: str | None
@@ -78,9 +78,9 @@ def read_request(body: bytes, limits: Limits | None = None, *, cache: DecodedPar
     items = _items(fields, cache)
     return RequestBody(
         fields=fields,
-        items=items,
+        input=items,
         previous_response_id=fields.text("previous_response_id") or None,
-        references=tuple(item.name for item in items if item.place == "reference"),
+        references=tuple([item.name for item in items.values if item.place == "reference"]),
         type=fields.text("type"),
         generate=fields.flag("generate", default=True),
         cache=cache,
@@ -107,14 +107,15 @@ def decode_request(
     """The same for a body that was read before; `stored` holds what its references name."""
     fields = request.fields
     earlier = _earlier(request, stored)
-    toolbox, tools = _tools(fields, request.cache, offer)
-    walk = ItemWalk(toolbox, fields.notes)
-    items = _resolved(request.items, stored)
-    if not items and not earlier and request.generate and not fields.has("instructions"):
+    offered = _tools(fields, request.cache, offer)
+    walked = _walked(request, stored, earlier, offered)
+    if not walked.items and not earlier and request.generate and not fields.has("instructions"):
         raise invalid("input", "give a string or a list of items")
-    walk.walk([read_item(item) for item in earlier], "previous")
-    walk.walk(items, "input")
-    messages = walk.close()
+    walk = walked.walk
+    messages, toolbox = walk.close(), walk.toolbox
+    fields.notes.on_part("", walk.notes.values())
+    if walk.unfinished:
+        fields.notes.add("turn.unfinished", "a thought that led to nothing at the end of `input` is left out")
     asked = fields.settings(request.cache, "responses", _PARTS, lambda: _settings(fields))
     extensions = asked.extensions
     choice = read_tool_choice(fields, toolbox) if asked.choice is None else asked.choice
@@ -135,13 +136,13 @@ def decode_request(
     if walk.compaction_requested:
         conversation = summary_request(conversation)
     echo = Echo(
-        fields=asked.echoed.around(tools),
+        fields=asked.echoed.around(offered.echoed),
         toolbox=toolbox,
         summaries=asked.summaries,
         store=asked.store,
         background=asked.background,
         previous_response_id=request.previous_response_id,
-        input_items=[item.item for item in items],
+        input_items=[item.item for item in walked.items],
         compaction=walk.compaction_requested,
         codex=is_codex(headers, metadata),
         stateless=asked.stateless,
@@ -240,22 +241,56 @@ def is_codex(headers: Mapping[str, str], metadata: Mapping[str, Any] | None) -> 
 # ----------------------------------------------------------------------------------------------------------- items
 
 
-def _items(fields: Fields, cache: DecodedParts | None) -> tuple[DecodedItem, ...]:
+def _items(fields: Fields, cache: DecodedParts | None) -> ReadList[DecodedItem]:
     raw, limits = fields.raw("input"), fields.limits
+    reader = PartReader(cache, lambda data: decode_item(data, limits), "responses.item", limits)
     if raw is None:
-        return ()
+        return reader.list([], str)
     if first_byte(raw) == '"':
-        return (read_item({"type": "message", "role": "user", "content": fields.text("input")}),)
+        message = read_item({"type": "message", "role": "user", "content": fields.text("input")})
+        return ReadList([], None, 0, [message], None, 0)
     wires = elements(raw, "input", "must be a string or a list of items")
     if len(wires) > limits.messages:
         raise invalid("input", f"has {len(wires)} items; the limit is {limits.messages}")
-    reader = PartReader(cache, lambda data: decode_item(data, limits), "responses.item", limits)
-    return tuple(reader.values(wires, lambda index: f"input[{index}]"))
+    return reader.list(wires, lambda index: f"input[{index}]")
 
 
-def _resolved(items: tuple[DecodedItem, ...], stored: Stored | None) -> list[DecodedItem]:
+class _Walked(msgspec.Struct, frozen=True):
+    """The items of a request so far, and what walking them gave with the tools that were `offered`."""
+
+    items: tuple[DecodedItem, ...]
+    walk: ItemWalk
+    offered: Hashable
+
+
+_UNWALKED = _Walked((), ItemWalk(Toolbox()), None)
+
+
+def _walked(
+    request: RequestBody, stored: Stored | None, earlier: Sequence[Mapping[str, Any]], offered: _ReadTools
+) -> _Walked:
+    """The items of a request, walked after those of earlier ones. What the first items came to is known where they,
+    and the tools, are those of an earlier request."""
+
+    def walked(before: _Walked, values: Sequence[DecodedItem], first: int) -> _Walked:
+        items = _resolved(values, stored)
+        if before.offered == offered.mark and not earlier:
+            walk = before.walk.copy()
+        else:
+            walk = ItemWalk(offered.toolbox.copy())
+            walk.walk([read_item(item) for item in earlier], "previous")
+            walk.walk(before.items, "input")
+        walk.walk(items, "input", first)
+        return _Walked((*before.items, *items), walk, offered.mark)
+
+    return request.input.folded(walked, _UNWALKED, lambda _: not earlier and not request.references)
+
+
+def _resolved(items: Sequence[DecodedItem], stored: Stored | None) -> Sequence[DecodedItem]:
     """The items with every reference that is known replaced by what it names."""
-    known = stored.items if stored is not None else {}
+    known = stored.items if stored is not None else None
+    if not known:
+        return items
     return [
         read_item(dict(known[item.name])) if item.place == "reference" and item.name in known else item
         for item in items
@@ -287,20 +322,23 @@ def _earlier(request: RequestBody, stored: Stored | None) -> tuple[Mapping[str, 
 
 
 class _ReadTools(msgspec.Struct, frozen=True):
+    """The tools of a request, and how its response states them. Those with the same mark are the same."""
+
     toolbox: Toolbox
     echoed: bytes
     notes: tuple[PartNote, ...]
+    mark: Hashable
 
 
-def _tools(fields: Fields, cache: DecodedParts | None, offer: HostedOffer) -> tuple[Toolbox, bytes]:
-    """The tools of a request, and how its response states them. A list that was seen before is not decoded again."""
+def _tools(fields: Fields, cache: DecodedParts | None, offer: HostedOffer) -> _ReadTools:
+    """The tools of a request. A list that was seen before is not decoded again."""
     raw, limits = fields.raw("tools"), fields.limits
     if raw is None:
-        return Toolbox(offer), b"[]"
+        return _ReadTools(Toolbox(offer), b"[]", (), offer.mark)
     reader = PartReader(cache, lambda data: _read_tools(data, limits, offer), "responses.tools", limits, offer.mark)
     read = reader.value(raw, "tools")
     fields.notes.on_part("tools", read.notes)
-    return read.toolbox.copy(), read.echoed
+    return read
 
 
 def _read_tools(data: bytes, limits: Limits, offer: HostedOffer) -> _ReadTools:
@@ -312,7 +350,7 @@ def _read_tools(data: bytes, limits: Limits, offer: HostedOffer) -> _ReadTools:
         raise invalid("", f"has {len(definitions)} tools; the limit is {limits.tools}")
     toolbox = Toolbox(offer)
     _, notes = toolbox.add(definitions)
-    return _ReadTools(toolbox, echoed_tools(definitions), notes)
+    return _ReadTools(toolbox, echoed_tools(definitions), notes, object())
 
 
 # ---------------------------------------------------------------------------------------------------------- fields

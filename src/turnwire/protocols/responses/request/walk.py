@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from turnwire.protocols.fields.body import rebased
-from turnwire.protocols.fields.decoded import RequestNotes
+from turnwire.protocols.fields.decoded import PartNote, first_cases
 from turnwire.protocols.responses.request.items import DecodedItem
 from turnwire.protocols.responses.tools import Toolbox
 from turnwire.protocols.wire import TurnFailure
@@ -19,14 +19,20 @@ from turnwire.turns import Block, Message, ReasoningBlock, TextBlock, ToolResult
 __all__ = ["ItemWalk"]
 
 
-class ItemWalk:
-    """Walks items into `messages`. References were resolved before; one that is still there has no item."""
+_UNANSWERED = PartNote("item.opaque", "", "a hosted call without its answer is not shown to the model", "unanswered")
 
-    def __init__(self, toolbox: Toolbox, notes: RequestNotes) -> None:
+
+class ItemWalk:
+    """Walks items into `messages`, and the tools that they bring into `toolbox`. `notes` are those on the items;
+    `unfinished` is whether a thought at their end was left out. References were resolved before; one that is still
+    there has no item."""
+
+    def __init__(self, toolbox: Toolbox) -> None:
         self.messages: list[Message] = []
+        self.notes: dict[tuple[str, str], PartNote] = {}
+        self.toolbox = toolbox
         self.compaction_requested = False
-        self._toolbox = toolbox
-        self._notes = notes
+        self.unfinished = False
         self._assistant: list[Block] = []
         self._results: list[Block] = []
         self._call_names: dict[str, str] = {}
@@ -36,11 +42,27 @@ class ItemWalk:
         self._places: list[int] = []
         self._hosted: list[Block] = []
 
-    def walk(self, items: Iterable[DecodedItem], path: str) -> None:
-        """Take in items in order. May be called several times (earlier turns first); `close` ends the walk."""
-        for index, item in enumerate(items):
+    def copy(self) -> ItemWalk:
+        """The same walk, to go on with; the tools are in a box of its own."""
+        other = ItemWalk(self.toolbox.copy())
+        other.messages = [*self.messages]
+        other.notes = {**self.notes}
+        other.compaction_requested = self.compaction_requested
+        other._assistant = [*self._assistant]
+        other._results = [*self._results]
+        other._call_names = {**self._call_names}
+        other._unanswerable = {**self._unanswerable}
+        other._lost_items = self._lost_items
+        other._places = [*self._places]
+        other._hosted = [*self._hosted]
+        return other
+
+    def walk(self, items: Iterable[DecodedItem], path: str, first: int = 0) -> None:
+        """Take in items in order, the first of which has this place. May be called several times (earlier turns
+        first); `close` ends the walk."""
+        for index, item in enumerate(items, first):
             if item.notes:
-                self._notes.on_part(f"{path}[{index}]", item.notes)
+                self.notes = first_cases(self.notes, f"{path}[{index}]", item.notes)
             match item.place:
                 case "assistant":
                     if item.call_id:
@@ -48,9 +70,11 @@ class ItemWalk:
                     for block in item.blocks:
                         self._say(block)
                 case "message":
-                    self._end_assistant()
-                    self._end_results()
-                    self.messages.append(item.alone())
+                    if self._assistant or self._hosted or self._places:
+                        self._end_assistant()
+                    if self._results:
+                        self._end_results()
+                    self.messages.append(item.message or item.alone())
                 case "hosted":
                     self._ran(item)
                 case "bare":
@@ -58,7 +82,7 @@ class ItemWalk:
                     self._end_results()
                     self._places.append(len(self._assistant))
                 case "call":
-                    shown = self._toolbox.name_of(item.name, item.namespace)
+                    shown = self.toolbox.name_of(item.name, item.namespace)
                     self._call_names[item.key] = shown
                     self._say(item.call(shown))
                 case "result":
@@ -83,7 +107,7 @@ class ItemWalk:
             # A client whose stream broke sends the thought that it had received and asks again: without it the
             # prompt is the one that was asked before, and the engine's cache still holds it.
             self.messages.pop()
-            self._notes.add("turn.unfinished", "a thought that led to nothing at the end of `input` is left out")
+            self.unfinished = True
         return tuple(self.messages)
 
     def _refuse_orphans(self) -> None:
@@ -101,8 +125,10 @@ class ItemWalk:
     # ------------------------------------------------------------------------------------------------- the turns
 
     def _say(self, block: Block) -> None:
-        self._end_round()
-        self._end_results()
+        if self._hosted:
+            self._end_round()
+        if self._results:
+            self._end_results()
         self._assistant.append(block)
 
     def _ran(self, item: DecodedItem) -> None:
@@ -143,17 +169,17 @@ class ItemWalk:
 
     def _add_tools(self, item: DecodedItem, path: str, *, deferred: bool) -> tuple[str, ...]:
         try:
-            names, notes = self._toolbox.add(item.item.get("tools"), deferred=deferred)
+            names, notes = self.toolbox.add(item.item.get("tools"), deferred=deferred)
         except TurnFailure as failure:
             raise rebased(f"{path}.tools", failure) from None
-        self._notes.on_part(f"{path}.tools", notes)
+        self.notes = first_cases(self.notes, f"{path}.tools", notes)
         return names
 
     def _end_assistant(self) -> None:
         self._end_round()
         if self._places:
             self._places = []
-            self._notes.add("item.opaque", "a hosted call without its answer is not shown to the model")
+            self.notes = first_cases(self.notes, "", (_UNANSWERED,))
         if self._assistant:
             self.messages.append(Message(role="assistant", blocks=tuple(self._assistant)))
             self._assistant.clear()
