@@ -7,15 +7,16 @@ format does not (U+0085, U+2028, U+2029) are always escaped inside the JSON, so 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 import msgspec
 
-__all__ = ["LINES", "SSE", "Framing", "json_line", "one_line", "quoted"]
+__all__ = ["LINES", "SSE", "Framing", "json_line", "one_line", "quoted", "typed"]
 
 _encode = msgspec.json.Encoder().encode
 
 
-class Framing(msgspec.Struct, frozen=True, kw_only=True):
+class Framing(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """The bytes around each JSON text of a stream. `data` comes before it, after a line with the event's name where
     `names` is true; `end` comes after it. `keepalive` and `done` are the frames without JSON that some APIs send; they
     are empty where the framing has no place for them."""
@@ -37,7 +38,7 @@ class Framing(msgspec.Struct, frozen=True, kw_only=True):
     def annotations(self, values: Mapping[str, object]) -> bytes:
         """Events that have a comment instead of data, as NVIDIA Dynamo annotates a stream: clients that do not look for
         them never see them. Nothing where events have no names."""
-        if not self.names:
+        if not values or not self.names:
             return b""
         return b"".join(b"event: %b\n: %b\n\n" % (name.encode(), json_line(value)) for name, value in values.items())
 
@@ -49,6 +50,13 @@ class Framing(msgspec.Struct, frozen=True, kw_only=True):
 SSE = Framing(data=b"data: ", end=b"\n\n", names=True, keepalive=b": keep-alive\n\n", done=b"data: [DONE]\n\n")
 LINES = Framing(data=b"", end=b"\n", names=False, keepalive=b"", done=b"")
 """One JSON text per line. A WebSocket sends each line as one text frame."""
+
+
+@cache
+def typed(framing: Framing, name: str) -> bytes:
+    """The beginning of an event whose JSON object says the event's name as its type: the next member follows. The names
+    are those of the API, never a client's."""
+    return framing.head(name) + b'{"type":"%b",' % name.encode()
 
 
 def quoted(text: str) -> bytes:

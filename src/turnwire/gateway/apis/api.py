@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
+from turnwire.continuity import Verdict
 from turnwire.continuity import header as prefix_header
 from turnwire.gateway.door.keys import Key
 from turnwire.gateway.turns.arrival import Arrival
@@ -77,15 +78,18 @@ async def decoded(body: bytes, cache: DecodedParts, work: Callable[[DecodedParts
     return await asyncio.to_thread(work, None)
 
 
-def facts_of(turn: TurnRecord[E], diagnostics: Mapping[str, object] | None = None) -> TurnFacts:
-    """What is fixed before a turn starts."""
+def facts_of(
+    turn: TurnRecord[E], diagnostics: Callable[[Verdict], Mapping[str, object] | None] | None = None
+) -> TurnFacts:
+    """What is fixed before a turn starts. `diagnostics` says in the API's words how its prefix held."""
+    inbound = turn.inbound
     return TurnFacts(
         turn_id=turn.turn_id,
-        model=turn.inbound.conversation.model,
+        model=inbound.conversation.model,
         created=turn.created,
-        dispatch=bool(turn.inbound.dispatch),
-        diagnostics=diagnostics if turn.inbound.previous_turn else None,
-        annotations={name: _annotation(name, turn) for name in turn.inbound.annotations},
+        dispatch=bool(inbound.dispatch),
+        diagnostics=diagnostics(turn.continuity) if diagnostics is not None and inbound.previous_turn else None,
+        annotations={name: _annotation(name, turn) for name in inbound.annotations} if inbound.annotations else {},
     )
 
 

@@ -68,7 +68,7 @@ class Messages:
 
     def _encoder(self, turn: TurnRecord[Echo], framing: Framing) -> Encoder:
         echo = turn.inbound.echo
-        facts = facts_of(turn, diagnostics(turn.continuity))
+        facts = facts_of(turn, diagnostics)
         if echo.thread is not None:
             turn.reply = Reply()
         if turn.inbound.stream:

@@ -32,7 +32,7 @@ log = logging.getLogger("turnwire.responses")
 
 def response_facts(turn: TurnRecord[Echo]) -> TurnFacts:
     """What is fixed before a turn of this API starts."""
-    return facts_of(turn, diagnostics(turn.continuity))
+    return facts_of(turn, diagnostics)
 
 
 def _post_failure(failure: TurnFailure) -> TurnFailure:

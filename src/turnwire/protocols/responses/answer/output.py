@@ -6,7 +6,7 @@ Promise: an item opens with its `added` event, every piece of text is JSON-encod
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -23,7 +23,6 @@ __all__ = [
     "ReasoningItem",
     "SearchCallItem",
     "carrier_item",
-    "event",
     "whole_item",
 ]
 
@@ -31,20 +30,12 @@ COMPLETED = b"completed"
 IN_PROGRESS = b"in_progress"
 
 
-class ItemEvent(NamedTuple):
-    """An event's name and its JSON text, which lacks the sequence number and the closing brace."""
-
-    name: str
-    json: bytes
-
-
-def event(name: str, members: bytes) -> ItemEvent:
-    """An event with these members."""
-    return ItemEvent(name, b'{"type":"%b",%b' % (name.encode(), members))
+ItemEvent: TypeAlias = tuple[str, bytes]
+"""An event's name and its members as JSON, without its type, which is its name, and without its sequence number."""
 
 
 class OutputItem(Protocol):
-    """An open item. `delta_head` starts each of its deltas: the encoded text and the sequence number follow."""
+    """An open item. `delta_head` begins each of its deltas: the encoded text and the sequence number follow."""
 
     delta_head: ItemEvent
 
@@ -64,29 +55,30 @@ def _place(item_id: str, index: int) -> bytes:
 
 
 def _added(index: int, item: bytes) -> ItemEvent:
-    return event("response.output_item.added", b'"output_index":%d,"item":%b' % (index, item))
+    return ("response.output_item.added", b'"output_index":%d,"item":%b' % (index, item))
 
 
 def _done(index: int, item: bytes) -> ItemEvent:
-    return event("response.output_item.done", b'"output_index":%d,"item":%b' % (index, item))
+    return ("response.output_item.done", b'"output_index":%d,"item":%b' % (index, item))
 
 
 class MessageItem:
     """An assistant message with one text part."""
 
-    __slots__ = ("_id", "_index", "_parts", "_place", "delta_head")
+    __slots__ = ("_head", "_index", "_parts", "_place", "delta_head")
 
     def __init__(self, turn_id: str, index: int) -> None:
-        self._id = f"msg_{turn_id}_{index}"
+        item_id = f"msg_{turn_id}_{index}".encode()
         self._index = index
-        self._place = _place(self._id, index) + b',"content_index":0'
+        self._head = b'{"id":"%b","type":"message","status":' % item_id
+        self._place = b'"item_id":"%b","output_index":%d,"content_index":0' % (item_id, index)
         self._parts: list[bytes] = []
-        self.delta_head = event("response.output_text.delta", self._place + b',"logprobs":[],"delta":')
+        self.delta_head = ("response.output_text.delta", self._place + b',"logprobs":[],"delta":')
 
     def opening(self) -> list[ItemEvent]:
         return [
-            _added(self._index, self._item(IN_PROGRESS, b"")),
-            event("response.content_part.added", self._place + b',"part":' + _text_part(b'""')),
+            _added(self._index, self._head + b'"in_progress","role":"assistant","content":[]}'),
+            ("response.content_part.added", self._place + b',"part":' + _TEXT_PART % b'""'),
         ]
 
     def delta(self, text: str) -> bytes:
@@ -96,24 +88,16 @@ class MessageItem:
 
     def close(self, *, arguments: str = "", seal: str = "", status: bytes = COMPLETED) -> tuple[list[ItemEvent], bytes]:
         text = b'"%b"' % b"".join(self._parts)
-        part = _text_part(text)
-        item = self._item(status, part)
+        part = _TEXT_PART % text
+        item = b'%b"%b","role":"assistant","content":[%b]}' % (self._head, status, part)
         return [
-            event("response.output_text.done", self._place + b',"logprobs":[],"text":' + text),
-            event("response.content_part.done", self._place + b',"part":' + part),
+            ("response.output_text.done", self._place + b',"logprobs":[],"text":' + text),
+            ("response.content_part.done", self._place + b',"part":' + part),
             _done(self._index, item),
         ], item
 
-    def _item(self, status: bytes, content: bytes) -> bytes:
-        return b'{"id":"%b","type":"message","status":"%b","role":"assistant","content":[%b]}' % (
-            self._id.encode(),
-            status,
-            content,
-        )
 
-
-def _text_part(text: bytes) -> bytes:
-    return b'{"type":"output_text","annotations":[],"logprobs":[],"text":%b}' % text
+_TEXT_PART = b'{"type":"output_text","annotations":[],"logprobs":[],"text":%b}'
 
 
 class ReasoningItem:
@@ -127,14 +111,14 @@ class ReasoningItem:
         self._visible = visible
         self._place = _place(self._id, index) + b',"summary_index":0'
         self._parts: list[bytes] = []
-        self.delta_head = event("response.reasoning_summary_text.delta", self._place + b',"delta":')
+        self.delta_head = ("response.reasoning_summary_text.delta", self._place + b',"delta":')
 
     def opening(self) -> list[ItemEvent]:
         added = _added(self._index, _reasoning(self._id, b"", b"null", IN_PROGRESS))
         if not self._visible:
             return [added]
         part = self._place + b',"part":' + _summary_part(b'""')
-        return [added, event("response.reasoning_summary_part.added", part)]
+        return [added, ("response.reasoning_summary_part.added", part)]
 
     def delta(self, text: str) -> bytes:
         if not self._visible:
@@ -152,8 +136,8 @@ class ReasoningItem:
         part = _summary_part(text)
         item = _reasoning(self._id, part, carried, status)
         return [
-            event("response.reasoning_summary_text.done", self._place + b',"text":' + text),
-            event("response.reasoning_summary_part.done", self._place + b',"part":' + part),
+            ("response.reasoning_summary_text.done", self._place + b',"text":' + text),
+            ("response.reasoning_summary_part.done", self._place + b',"part":' + part),
             _done(self._index, item),
         ], item
 
@@ -195,7 +179,7 @@ class FunctionCallItem:
             self._name,
             space,
         )
-        self.delta_head = event("response.function_call_arguments.delta", self._place + b',"delta":')
+        self.delta_head = ("response.function_call_arguments.delta", self._place + b',"delta":')
 
     def opening(self) -> list[ItemEvent]:
         return [_added(self._index, self._item(b'""', IN_PROGRESS))]
@@ -207,7 +191,7 @@ class FunctionCallItem:
         encoded = quoted(arguments)
         item = self._item(encoded, status)
         done = self._place + b',"name":%b,"arguments":%b' % (self._name, encoded)
-        return [event("response.function_call_arguments.done", done), _done(self._index, item)], item
+        return [("response.function_call_arguments.done", done), _done(self._index, item)], item
 
     def _item(self, arguments: bytes, status: bytes) -> bytes:
         return b'%b%b,"status":"%b"}' % (self._head, arguments, status)
@@ -231,7 +215,7 @@ class CustomCallItem:
             quoted(origin.name),
             space,
         )
-        self.delta_head = event("response.custom_tool_call_input.delta", self._place + b',"delta":')
+        self.delta_head = ("response.custom_tool_call_input.delta", self._place + b',"delta":')
 
     def opening(self) -> list[ItemEvent]:
         return [_added(self._index, self._item(b'""', IN_PROGRESS))]
@@ -246,8 +230,9 @@ class CustomCallItem:
         last, whole = self._input.finish()
         encoded = quoted(whole)
         item = self._item(encoded, status)
-        events = [self.delta_head._replace(json=self.delta_head.json + quoted(piece + last))] if piece or last else []
-        events.append(event("response.custom_tool_call_input.done", self._place + b',"input":' + encoded))
+        name, head = self.delta_head
+        events = [(name, head + quoted(piece + last))] if piece or last else []
+        events.append(("response.custom_tool_call_input.done", self._place + b',"input":' + encoded))
         events.append(_done(self._index, item))
         return events, item
 
@@ -267,7 +252,7 @@ class SearchCallItem:
             index,
             quoted(call_id),
         )
-        self.delta_head = ItemEvent("", b"")
+        self.delta_head = ("", b"")
 
     def opening(self) -> list[ItemEvent]:
         return [_added(self._index, self._item(b"{}", IN_PROGRESS))]

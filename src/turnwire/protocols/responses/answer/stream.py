@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from turnwire.protocols.framing import SSE, Framing, json_line, quoted
+from turnwire.protocols.framing import SSE, Framing, json_line, quoted, typed
 from turnwire.protocols.hosted.answers import carrier
 from turnwire.protocols.hosted.response_items import answered_events, called_events, finished_item
 from turnwire.protocols.responses.answer.errors import failed_error
@@ -25,7 +25,6 @@ from turnwire.protocols.responses.answer.output import (
     ReasoningItem,
     SearchCallItem,
     carrier_item,
-    event,
 )
 from turnwire.protocols.responses.echo import Echo
 from turnwire.protocols.responses.tools import CallKind, Origin
@@ -45,7 +44,7 @@ from turnwire.turns import (
     Usage,
 )
 
-__all__ = ["DocumentEncoder", "StreamEncoder", "response_id", "usage_object"]
+__all__ = ["DocumentEncoder", "StreamEncoder", "response_id", "usage_json"]
 
 INCOMPLETE: dict[FinishReason, str] = {"length": "max_output_tokens", "content_filter": "content_filter"}
 CALL_ITEMS: Mapping[CallKind, Callable[[str, int, str, Origin], OutputItem]] = {
@@ -53,10 +52,6 @@ CALL_ITEMS: Mapping[CallKind, Callable[[str, int, str, Origin], OutputItem]] = {
     "custom": CustomCallItem,
     "tool_search": SearchCallItem,
 }
-_AT_ONCE = (("response.created", b"in_progress"), ("response.in_progress", b"in_progress"))
-_QUEUED = (("response.created", b"queued"), ("response.queued", b"queued"), ("response.in_progress", b"in_progress"))
-"""The opening events and the status that each states; a background response waits for its turn first."""
-
 CUT_SHORT = frozenset({"length", "content_filter", "abort", "error"})
 
 
@@ -65,20 +60,17 @@ def response_id(turn_id: str) -> str:
     return f"resp_{turn_id}"
 
 
-def usage_object(usage: Usage) -> dict[str, Any]:
+def usage_json(usage: Usage) -> bytes:
     """Token counts with both details objects, all integers: clients reject a response where one is missing."""
-    return {
-        "input_tokens": usage.prompt,
-        "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},
-        "output_tokens": usage.output,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
-        "total_tokens": usage.prompt + usage.output,
-    }
+    return (
+        b'{"input_tokens":%d,"input_tokens_details":{"cached_tokens":%d,"cache_write_tokens":0},'
+        b'"output_tokens":%d,"output_tokens_details":{"reasoning_tokens":%d},"total_tokens":%d}'
+    ) % (usage.prompt, usage.cached, usage.output, usage.reasoning, usage.prompt + usage.output)
 
 
-def _cut_short(events: Sequence[Event]) -> Event | None:
+def _cut_short(events: Sequence[Event], last: Finished) -> Event | None:
     """The closing event of the block that a turn was cut short in: the last to close together with its end."""
-    if not events or not isinstance(last := events[-1], Finished) or last.reason not in CUT_SHORT:
+    if last.reason not in CUT_SHORT:
         return None
     return next((one for one in reversed(events) if isinstance(one, BlockClosed | ToolCallClosed)), None)
 
@@ -104,9 +96,6 @@ class StreamEncoder:
         self._echo = echo
         self._now = now
         self._dispatch = facts.dispatch
-        # The opening events have the first numbers, whenever they are asked for.
-        self._openings = _QUEUED if echo.background else _AT_ONCE
-        self._sequence = len(self._openings)
         self._head = b'{"id":"%b","object":"response","created_at":%d' % (
             response_id(facts.turn_id).encode(),
             facts.created,
@@ -118,7 +107,16 @@ class StreamEncoder:
         self._hosted: dict[str, int] = {}
         self._usage: Usage | None = None
         self._opening = self._response(b"in_progress")
-        self.document = self._response(self._openings[0][1])
+        self.document = self._response(b"queued") if echo.background else self._opening
+        # A background response waits for its turn first.
+        waiting = [("response.queued", self.document)] if echo.background else []
+        self._openings = [
+            ("response.created", self.document),
+            *waiting,
+            ("response.in_progress", self._opening),
+        ]
+        # The opening events have the first numbers, whenever they are asked for.
+        self._sequence = len(self._openings)
         self.finished = False
         self.failed = False
 
@@ -130,19 +128,17 @@ class StreamEncoder:
     def start(self, usage: Usage) -> bytes:
         if not self.finished:
             self.document = self._opening
-        return self._annotations + b"".join(
-            self._numbered(event(name, b'"response":' + self._response(status)), number)
-            for number, (name, status) in enumerate(self._openings)
-        )
+        opening = [self._stated(name, response, number) for number, (name, response) in enumerate(self._openings)]
+        return self._annotations + b"".join(opening)
 
     def keepalive(self) -> bytes:
         # Codex counts only parsed events as life, and every client knows this one. Nothing follows the end.
-        return b"" if self.finished else self._frames([event("response.in_progress", b'"response":' + self._opening)])
+        return b"" if self.finished else self._next("response.in_progress", self._opening)
 
     def feed(self, events: Sequence[Event]) -> bytes:
         out: list[bytes] = []
         sequence, end = self._sequence, self._end
-        cut = _cut_short(events)
+        cut = _cut_short(events, events[-1]) if events and type(events[-1]) is Finished else None
         for one in events:
             if type(one) is BlockDelta:
                 item = self._open
@@ -162,7 +158,7 @@ class StreamEncoder:
     def fail(self, failure: TurnFailure) -> bytes:
         self.finished = self.failed = True
         self.document = self._response(b"failed", error=json_line(failed_error(failure)))
-        return self._frames([event("response.failed", b'"response":' + self.document)])
+        return self._next("response.failed", self.document)
 
     def cancel(self) -> None:
         """The turn was called off: what is finished stays, nothing more is said."""
@@ -174,7 +170,8 @@ class StreamEncoder:
     def _other(self, one: Event, status: bytes) -> bytes:
         if isinstance(one, BlockOpened):
             item = self._open = self._item(one)
-            self._delta_head = self._framing.head(item.delta_head.name) + item.delta_head.json
+            name, members = item.delta_head
+            self._delta_head = typed(self._framing, name) + members
             return self._frames(item.opening())
         if isinstance(one, BlockClosed):
             return self._close(seal=one.seal, status=status)
@@ -197,15 +194,14 @@ class StreamEncoder:
     def _called(self, called: HostedCalled) -> bytes:
         """A call that the gateway runs itself: its item has its place from now on."""
         place = self._hosted[called.call_id] = len(self._items)
-        events = called_events(called, place)
         self._items.append(b"")
-        return self._frames([event(name, members) for name, members in events])
+        return self._frames(called_events(called, place))
 
     def _answered(self, answered: HostedAnswered) -> bytes:
         place = self._hosted[answered.call.call_id]
         item = finished_item(answered)
         self._items[place] = json_line(item)
-        frames = self._frames([event(name, members) for name, members in answered_events(answered, place, item)])
+        frames = self._frames(answered_events(answered, place, item))
         events, carried = carrier_item(self._turn_id, len(self._items), carrier(answered.call, answered.answer))
         self._items.append(carried)
         return frames + self._frames(events)
@@ -230,7 +226,7 @@ class StreamEncoder:
             function["namespace"] = origin.namespace
         body = {"index": self._calls, "id": call.call_id, "type": "function", "function": function}
         self._calls += 1
-        return self._frames([event("tool_call_dispatch", b'"choice_index":0,"tool_call":' + json_line(body))])
+        return self._frames([("tool_call_dispatch", b'"choice_index":0,"tool_call":' + json_line(body))])
 
     def _close(self, *, arguments: str = "", seal: str = "", status: bytes) -> bytes:
         item, self._open = self._open, None
@@ -258,9 +254,9 @@ class StreamEncoder:
         reason = INCOMPLETE.get(finished.reason)
         if reason is None:
             self.document = self._response(b"completed")
-            return self._frames([event("response.completed", b'"response":' + self.document)])
+            return self._next("response.completed", self.document)
         self.document = self._response(b"incomplete", incomplete=json_line({"reason": reason}))
-        return self._frames([event("response.incomplete", b'"response":' + self.document)])
+        return self._next("response.incomplete", self.document)
 
     def _response(self, status: bytes, *, error: bytes = b"null", incomplete: bytes = b"null") -> bytes:
         completed_at = b"%d" % self._now() if status == b"completed" and self._now is not None else b"null"
@@ -271,17 +267,29 @@ class StreamEncoder:
             error,
             incomplete,
             b",".join(filter(None, self._items)),
-            json_line(usage_object(self._usage)) if self._usage is not None else b"null",
+            usage_json(self._usage) if self._usage is not None else b"null",
             self._constant,
         )
 
     def _frames(self, events: Sequence[ItemEvent]) -> bytes:
-        first = self._sequence
+        first, framing, end = self._sequence, self._framing, self._end
         self._sequence += len(events)
-        return b"".join(self._numbered(one, number) for number, one in enumerate(events, first))
+        return b"".join(
+            [
+                b'%b%b,"sequence_number":%d%b' % (typed(framing, name), members, number, end)
+                for number, (name, members) in enumerate(events, first)
+            ]
+        )
 
-    def _numbered(self, one: ItemEvent, number: int) -> bytes:
-        return b'%b%b,"sequence_number":%d%b' % (self._framing.head(one.name), one.json, number, self._end)
+    def _next(self, name: str, response: bytes) -> bytes:
+        """The next event, which has the response as it is now."""
+        number = self._sequence
+        self._sequence += 1
+        return self._stated(name, response, number)
+
+    def _stated(self, name: str, response: bytes, number: int) -> bytes:
+        head = typed(self._framing, name)
+        return b'%b"response":%b,"sequence_number":%d%b' % (head, response, number, self._end)
 
 
 class DocumentEncoder:

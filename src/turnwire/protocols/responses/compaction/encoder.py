@@ -15,7 +15,7 @@ from turnwire.protocols.framing import SSE, Framing
 from turnwire.protocols.reply import Reply
 from turnwire.protocols.responses.answer.errors import error_reply
 from turnwire.protocols.responses.answer.output import whole_item
-from turnwire.protocols.responses.answer.stream import StreamEncoder, response_id, usage_object
+from turnwire.protocols.responses.answer.stream import StreamEncoder, response_id, usage_json
 from turnwire.protocols.responses.compaction.summary import compaction_item, kept_messages
 from turnwire.protocols.responses.echo import Echo
 from turnwire.protocols.responses.stored import with_ids
@@ -99,6 +99,6 @@ class CompactedEncoder:
             "object": "response.compaction",
             "created_at": self._facts.created,
             "output": output,
-            "usage": usage_object(self._reply.usage),
+            "usage": msgspec.Raw(usage_json(self._reply.usage)),
         }
         return msgspec.json.encode(body)
