@@ -11,7 +11,9 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
+import zstandard
 
 from turnwire.gateway.stores import responses
 from turnwire.gateway.stores.store import (
@@ -24,6 +26,7 @@ from turnwire.gateway.stores.store import (
     open_store,
 )
 from turnwire.prompts.recall.seals import Sealer
+from turnwire.protocols.fields.decoded import DecodedParts
 from turnwire.protocols.responses import StoredResponse
 
 Opener = Callable[..., Awaitable[Store]]
@@ -239,3 +242,45 @@ async def test_a_large_response_is_packed_beside_the_event_loop(large: bool, mon
     await kept.put("a", response)
     assert await kept.get("a", "resp_1") == response
     assert bool(threads - {threading.get_ident()}) is large
+
+
+async def test_items_that_were_packed_for_an_earlier_response_are_not_packed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    packed: list[int] = []
+
+    class Watched:
+        def compress(self, data: bytes) -> bytes:
+            packed.append(len(data))
+            return zstandard.ZstdCompressor(level=1).compress(data)
+
+    monkeypatch.setattr(responses, "_PACK", Watched())
+    parts = DecodedParts()
+    kept = responses.ResponseStore(open_store("memory", Retention()), parts)
+    items = [{"type": "message", "role": "user", "content": f"{number} " * 1000} for number in range(40)]
+
+    def answered(name: str, items: list[dict[str, str]]) -> StoredResponse:
+        return StoredResponse(id=name, created=1, document=b'{"output":[]}', input_items=tuple(items))
+
+    first, second, third = answered("resp_1", items[:36]), answered("resp_2", items), answered("resp_3", items[1:])
+    await kept.put("a", first)
+    assert sum(packed) > 36 * 2000
+    packed.clear()
+    await kept.put("a", second)
+    assert sum(packed) < 9 * 4000  # those that make no whole run
+    packed.clear()
+    await kept.put("a", third)
+    assert sum(packed) > 36 * 2000
+    equal = [dict(item) for item in items]
+    await kept.put("b", answered("resp_4", equal))
+    for tenant, response in (("a", first), ("a", second), ("a", third), ("b", answered("resp_4", items))):
+        assert await kept.get(tenant, response.id) == response
+    assert 0 < parts.size < 3 * 4 * sum(len(item["content"]) + 64 for item in items)
+
+
+async def test_a_response_that_an_earlier_version_kept_in_one_piece_is_read() -> None:
+    store = open_store("memory", Retention())
+    item = {"type": "message", "role": "user", "content": "word"}
+    response = StoredResponse(id="resp_1", created=1, document=b'{"output":[]}', input_items=(item,) * 40)
+    await store.put("a/responses", "resp_1", zstandard.ZstdCompressor().compress(msgspec.msgpack.encode(response)))
+    assert await responses.ResponseStore(store).get("a", "resp_1") == response

@@ -88,7 +88,7 @@ class Gateway:
         kept = open_journal(settings.store, sealer, max_bytes=settings.journal_bytes, age=settings.journal_age)
         self.kept_turns = KeptTurns(kept) if kept is not None else None
         self.shared_limits = SharedLimits(settings.store) if shared and settings.store and settings.keys else None
-        self.responses = ResponseStore(self.store)
+        self.responses = ResponseStore(self.store, self.decoded)
         self.usage = UsageLedger(settings.usage)
         self.hosted = HostedTools(settings.tools)
         self._started = int(time.time())

@@ -21,6 +21,7 @@ import zstandard
 
 from turnwire.gateway.stores.following import Following
 from turnwire.gateway.stores.store import Store, StoreError
+from turnwire.protocols.fields.decoded import DecodedParts
 from turnwire.protocols.responses import RequestBody, Stored, StoredResponse, continued
 from turnwire.protocols.responses.stored import MAX_CHAIN
 
@@ -33,6 +34,9 @@ _PACK = zstandard.ZstdCompressor(level=1)
 
 _LARGE = 1024 * 1024
 """From this many bytes on, compressing or expanding would hold the event loop for milliseconds."""
+
+_RUN = 16
+"""How many items are packed together."""
 
 _MAX_ENTRY = 256 * 1024 * 1024
 _MAX_FRAMES = 4 * 1024 * 1024
@@ -156,8 +160,11 @@ class ResponseStore:
     TEND_S = 1.0
     CANCEL_S = 4.0
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, parts: DecodedParts | None = None) -> None:
         self._store = store
+        # Packed items have their room among the decoded ones.
+        self._parts = parts if parts is not None else DecodedParts()
+        self._runs = self._parts.kind("responses.packed")
         self._holder = f"gateway-{secrets.token_hex(8)}"
         self._tending: asyncio.Task[None] | None = None
         self._running: dict[tuple[str, str], RunningResponse] = {}
@@ -254,10 +261,28 @@ class ResponseStore:
 
     async def put(self, tenant: str, response: StoredResponse, *, holder: str | None = None) -> None:
         """Keep a response; with `holder`, only if that one has its lease."""
-        raw = msgspec.msgpack.encode(response)
-        packed = await asyncio.to_thread(_packed, raw) if len(raw) > _LARGE else _PACK.compress(raw)
-        if not await self._store.put(_space(tenant), response.id, packed, holder=holder):
+        if not await self._store.put(_space(tenant), response.id, await self._pack(response), holder=holder):
             log.warning("response %s was given up while it ran; its end is not kept", response.id)
+
+    async def _pack(self, response: StoredResponse) -> bytes:
+        """A response as it is kept. Its first items are packed in runs; those that were packed for an earlier response
+        of the conversation, which are the very same objects, are not packed again."""
+        items, parts = response.input_items, self._parts
+        runs = [items[place : place + _RUN] for place in range(0, len(items) - _RUN + 1, _RUN)]
+        keys = [tuple(map(id, run)) for run in runs]
+        known: list[_Run | None] = [parts.known(self._runs, key) for key in keys]
+        rest = msgspec.structs.replace(response, input_items=items[len(runs) * _RUN :])
+        new = [run for run, packed in zip(runs, known, strict=True) if packed is None]
+        raw = [*map(_encode, new), _encode(rest)]
+        if sum(map(len, raw)) > _LARGE:
+            fresh = await asyncio.to_thread(lambda: [_packed(data) for data in raw])
+        else:
+            fresh = [_PACK.compress(data) for data in raw]
+        made = map(_Run, new, fresh, map(len, raw))
+        packed_runs = [next(made) if run is None else run for run in known]
+        for key, run in zip(keys, packed_runs, strict=True):
+            parts.put(self._runs, key, run, 3 * run.size)
+        return _encode(_Kept([run.packed for run in packed_runs], fresh[-1]))
 
     async def keep(self, running: RunningResponse) -> None:
         """Keep a running response as it stands."""
@@ -286,8 +311,16 @@ class ResponseStore:
         data = await self._store.get(_space(tenant), response_id)
         if data is None:
             return None
-        large = zstandard.frame_content_size(data) > _LARGE
-        return _STORED.decode(await asyncio.to_thread(_expanded, data) if large else _expanded(data))
+        kept = _KEPT.decode(data) if data[:4] != zstandard.FRAME_HEADER else _Kept([], data)
+        frames = [*kept.runs, kept.rest]
+        size = sum(map(zstandard.frame_content_size, frames))
+        if size > _LARGE:
+            *runs, rest = await asyncio.to_thread(lambda: [_expanded(frame) for frame in frames])
+        else:
+            *runs, rest = map(_expanded, frames)
+        response = _STORED.decode(rest)
+        items = [item for run in runs for item in msgspec.msgpack.decode(run)]
+        return msgspec.structs.replace(response, input_items=(*items, *response.input_items)) if items else response
 
     async def cancel(self, tenant: str, response_id: str) -> StoredResponse | None:
         """End a background response, whichever gateway runs it; the response as it then is."""
@@ -369,7 +402,26 @@ class ResponseStore:
                 await asyncio.wait_for(running.done.wait(), _FINISH_S)
 
 
+class _Run(msgspec.Struct, frozen=True, gc=False):
+    """Items of a conversation, which no others can be taken for while they are held here, packed together; `size` is
+    that before packing."""
+
+    items: tuple[dict[str, Any], ...]
+    packed: bytes
+    size: int
+
+
+class _Kept(msgspec.Struct, frozen=True, array_like=True):
+    """A response in the store: its first items in packed runs, and the rest of it packed. Earlier versions kept it as
+    the rest alone."""
+
+    runs: list[bytes]
+    rest: bytes
+
+
 _STORED = msgspec.msgpack.Decoder(StoredResponse)
+_KEPT = msgspec.msgpack.Decoder(_Kept)
+_encode = msgspec.msgpack.Encoder().encode
 
 
 def _ended(response: StoredResponse, status: str, error: str | None = None) -> StoredResponse:

@@ -91,6 +91,11 @@ class DecodedParts:
                     self.put(kind, data, known)
         return values
 
+    def known(self, kind: int, key: Hashable) -> Any:
+        """The value of a part by what it is known by; None where it is not known. It is no younger for that."""
+        known = self._young.get(kind, _NOTHING).get(key)
+        return known if known is not None else self._old.get(kind, _NOTHING).get(key)
+
     def put(self, kind: int, key: Hashable, value: Any, cost: int | None = None) -> None:
         """Keep a value, by itself that of a part, which counts for what its bytes do. One that would push out most of
         the others is not kept."""
