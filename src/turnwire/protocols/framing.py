@@ -28,12 +28,12 @@ class Framing(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     done: bytes
 
     def head(self, name: str) -> bytes:
-        """What comes before the JSON text of an event of this name."""
-        return b"event: %b\n%b" % (name.encode(), self.data) if self.names else self.data
+        """What comes before the JSON text of an event of this name, which is one of the API's own."""
+        return _head(self, name)
 
     def event(self, name: str, value: object) -> bytes:
         """A named event with a JSON value."""
-        return self.head(name) + json_line(value) + self.end
+        return _head(self, name) + one_line(_encode(value)) + self.end
 
     def annotations(self, values: Mapping[str, object]) -> bytes:
         """Events that have a comment instead of data, as NVIDIA Dynamo annotates a stream: clients that do not look for
@@ -44,7 +44,7 @@ class Framing(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
 
     def unnamed(self, value: object) -> bytes:
         """An event without a name."""
-        return self.data + json_line(value) + self.end
+        return self.data + one_line(_encode(value)) + self.end
 
 
 SSE = Framing(data=b"data: ", end=b"\n\n", names=True, keepalive=b": keep-alive\n\n", done=b"data: [DONE]\n\n")
@@ -53,10 +53,15 @@ LINES = Framing(data=b"", end=b"\n", names=False, keepalive=b"", done=b"")
 
 
 @cache
+def _head(framing: Framing, name: str) -> bytes:
+    return b"event: %b\n%b" % (name.encode(), framing.data) if framing.names else framing.data
+
+
+@cache
 def typed(framing: Framing, name: str) -> bytes:
-    """The beginning of an event whose JSON object says the event's name as its type: the next member follows. The names
-    are those of the API, never a client's."""
-    return framing.head(name) + b'{"type":"%b",' % name.encode()
+    """The beginning of an event whose JSON object says the event's name as its type: the next member follows. The name
+    is one of the API's own."""
+    return _head(framing, name) + b'{"type":"%b",' % name.encode()
 
 
 def quoted(text: str) -> bytes:

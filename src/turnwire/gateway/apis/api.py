@@ -107,7 +107,7 @@ def _annotation(name: str, turn: TurnRecord[E]) -> str | None:
 def answer_headers(turn: TurnRecord[E]) -> Headers:
     """What every answer says about itself: its id, whether the prefix held, where it runs and why if that is known by
     now, and the codes of its notes so far."""
-    codes = sorted({note.code for note in (*turn.inbound.notes, *turn.prompt.notes)})
+    notes = (*turn.inbound.notes, *turn.prompt.notes)
     headers = [
         (b"request-id", f"req_{turn.turn_id}".encode()),
         (b"x-turnwire-prefix", prefix_header(turn.continuity).encode("latin-1", "replace")),
@@ -115,6 +115,7 @@ def answer_headers(turn: TurnRecord[E]) -> Headers:
     if turn.route is not None:
         headers.append((b"x-turnwire-worker", turn.route.label.encode()))
         headers.append((b"x-turnwire-route", turn.route.header.encode()))
-    if codes:
+    if notes:
+        codes = sorted({note.code for note in notes})
         headers.append((b"x-turnwire-notes", ",".join(codes)[:1024].encode("latin-1", "replace")))
     return headers

@@ -57,7 +57,8 @@ class Writer(Protocol):
 
 class RunningResponse(msgspec.Struct, kw_only=True):
     """A response whose turn is running. `writer` knows its document; a background one has a `task`, and a `log` of its
-    frames for readers that come later, and the name of its `holder`."""
+    frames for readers that come later, and the name of its `holder`. `done` is set at its end, where somebody waits for
+    it."""
 
     id: str
     tenant: str
@@ -68,7 +69,13 @@ class RunningResponse(msgspec.Struct, kw_only=True):
     task: asyncio.Task[None] | None = None
     log: ResponseLog | None = None
     holder: str | None = None
-    done: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
+    done: asyncio.Event | None = None
+
+    async def ended(self) -> None:
+        """Wait for the end of its turn, which has not ended yet."""
+        if self.done is None:
+            self.done = asyncio.Event()
+        await self.done.wait()
 
     def stored(self) -> StoredResponse:
         """The response as it stands."""
@@ -180,7 +187,8 @@ class ResponseStore:
     def end(self, running: RunningResponse) -> None:
         """The turn is over; what is to be kept of it has been put."""
         self._running.pop((running.tenant, running.id), None)
-        running.done.set()
+        if running.done is not None:
+            running.done.set()
         if running.log is not None:
             running.log.finish()
 
@@ -270,19 +278,18 @@ class ResponseStore:
         items, parts = response.input_items, self._parts
         runs = [items[place : place + _RUN] for place in range(0, len(items) - _RUN + 1, _RUN)]
         keys = [tuple(map(id, run)) for run in runs]
-        known: list[_Run | None] = [parts.known(self._runs, key) for key in keys]
+        packed = parts.get(self._runs, keys)
+        new = [place for place, run in enumerate(packed) if run is None]
         rest = msgspec.structs.replace(response, input_items=items[len(runs) * _RUN :])
-        new = [run for run, packed in zip(runs, known, strict=True) if packed is None]
-        raw = [*map(_encode, new), _encode(rest)]
+        raw = [*[_encode(runs[place]) for place in new], _encode(rest)]
         if sum(map(len, raw)) > _LARGE:
             fresh = await asyncio.to_thread(lambda: [_packed(data) for data in raw])
         else:
-            fresh = [_PACK.compress(data) for data in raw]
-        made = map(_Run, new, fresh, map(len, raw))
-        packed_runs = [next(made) if run is None else run for run in known]
-        for key, run in zip(keys, packed_runs, strict=True):
-            parts.put(self._runs, key, run, 3 * run.size)
-        return _encode(_Kept([run.packed for run in packed_runs], fresh[-1]))
+            fresh = list(map(_PACK.compress, raw))
+        for place, data, frame in zip(new, raw, fresh, strict=False):
+            packed[place] = _Run(runs[place], frame, 3 * len(data))
+            parts.put(self._runs, keys[place], packed[place])
+        return _encode(_Kept([run.packed for run in packed], fresh[-1]))
 
     async def keep(self, running: RunningResponse) -> None:
         """Keep a running response as it stands."""
@@ -327,7 +334,7 @@ class ResponseStore:
         running = self._running.get((tenant, response_id))
         if running is not None and running.task is not None:
             running.task.cancel()
-            await running.done.wait()
+            await running.ended()
         response = await self.get(tenant, response_id)
         if running is not None or response is None or response.status not in _RUNNING:
             return response
@@ -347,7 +354,7 @@ class ResponseStore:
         running = self._running.get((tenant, response_id))
         if running is not None and running.task is not None:
             running.task.cancel()
-            await running.done.wait()
+            await running.ended()
         elif running is None:
             known = await self._read(tenant, response_id)
             if known is not None and known.status in _RUNNING:
@@ -399,16 +406,16 @@ class ResponseStore:
         running = self._running.get((tenant, response_id))
         if running is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(running.done.wait(), _FINISH_S)
+                await asyncio.wait_for(running.ended(), _FINISH_S)
 
 
 class _Run(msgspec.Struct, frozen=True, gc=False):
-    """Items of a conversation, which no others can be taken for while they are held here, packed together; `size` is
-    that before packing."""
+    """Items of a conversation packed together; no others can be taken for them while they are held here. `cost` is what
+    they and their text count for among decoded parts."""
 
     items: tuple[dict[str, Any], ...]
     packed: bytes
-    size: int
+    cost: int
 
 
 class _Kept(msgspec.Struct, frozen=True, array_like=True):

@@ -5,7 +5,7 @@ Promise: letters and digits only, since some clients strip everything else; nobo
 
 from __future__ import annotations
 
-import secrets
+import os
 import string
 
 __all__ = ["mint"]
@@ -19,5 +19,5 @@ def mint(prefix: str = "", length: int = 24) -> str:
     """A fresh id."""
     letters = b""
     while len(letters) < length:
-        letters += secrets.token_bytes(length + 4).translate(_LETTERS, _OTHERS)
+        letters += os.urandom(length + 4).translate(_LETTERS, _OTHERS)
     return prefix + letters[:length].decode()

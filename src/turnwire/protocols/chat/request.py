@@ -223,10 +223,16 @@ def _switched(thinking: Thinking, messages: tuple[Message, ...]) -> Thinking:
 
 def _soft_switch(messages: tuple[Message, ...]) -> Literal["on", "off"] | None:
     """`/no_think` and `/think` in the last user text or the system prompt, as Qwen and Nemotron models read them."""
-    user = next((m for m in reversed(messages) if m.role == "user" and m.text), None)
-    system = next((m for m in messages if m.role in ("system", "developer")), None)
-    for message in (user, system):
-        text = message.text if message is not None else ""
+    texts: list[str] = []
+    for message in reversed(messages):
+        if message.role == "user" and (text := message.text):
+            texts.append(text)
+            break
+    for message in messages:
+        if message.role in ("system", "developer"):
+            texts.append(message.text)
+            break
+    for text in texts:
         # A search for words is fast, an expression over a long prompt is not.
         if "/think" not in text and "/no_think" not in text:
             continue

@@ -73,14 +73,15 @@ class StreamEncoder:
         self._scores: list[tuple[str, float, tuple[tuple[str, float], ...]]] = []
         self._unwritten: dict[int, str] = {}
         self._spoken: set[str] = set()
-        common = {
-            "id": completion_id(facts.turn_id),
-            "object": "chat.completion.chunk",
-            "created": facts.created,
-            "model": facts.model,
-            "system_fingerprint": fingerprint(facts.model),
-        }
-        self._common = framing.data + json_line(common)[:-1]
+        self._common = (
+            b'%b{"id":"%b","object":"chat.completion.chunk","created":%d,"model":%b,"system_fingerprint":"%b"'
+        ) % (
+            framing.data,
+            completion_id(facts.turn_id).encode(),
+            facts.created,
+            quoted(facts.model),
+            fingerprint(facts.model).encode(),
+        )
         self._head = self._common + b',"choices":[{"index":%d,"delta":' % choice
         self._tail = b',"finish_reason":null}]}' + framing.end
 
@@ -88,7 +89,7 @@ class StreamEncoder:
         self._usage = usage
         # The first of several answers speaks for all.
         head = b"" if self._choice else self._framing.annotations(self._facts.annotations)
-        return head + self._chunk({"role": "assistant", "content": ""})
+        return head + self._head + b'{"role":"assistant","content":""}' + self._tail
 
     def feed(self, events: Sequence[Event]) -> bytes:
         out: list[bytes] = []

@@ -73,29 +73,30 @@ def open_body(body: bytes, limits: Limits) -> OpenedBody:
     if len(body) > limits.body_bytes:
         raise TurnFailure("too_large", f"request body is {len(body)} bytes; the limit is {limits.body_bytes}")
     try:
-        body.decode()
+        if not body.isascii():
+            body.decode()
     except UnicodeDecodeError as error:
         raise invalid("", f"request body is not UTF-8: {error.reason} at byte {error.start}") from None
     try:
-        return OpenedBody(_fields(body))
-    except msgspec.DecodeError as error:
-        # The decoder checks every escape of the body, also in what stays raw; only then is there a need to look.
-        fixed, count = _mended(body)
-        if not count:
-            raise invalid("", f"request body is not valid JSON: {error}") from None
-    try:
-        return OpenedBody(_fields(fixed), count)
-    except msgspec.DecodeError as error:
-        raise invalid("", f"request body is not valid JSON: {error}") from None
+        return OpenedBody(_FIELDS.decode(body))
+    except (msgspec.DecodeError, RecursionError) as error:
+        return _mended(body, error)
 
 
-def _fields(body: bytes) -> dict[str, msgspec.Raw]:
-    try:
-        return _FIELDS.decode(body)
-    except RecursionError:
+def _mended(body: bytes, error: Exception) -> OpenedBody:
+    """The fields of a body that is not valid JSON, if nothing but lone surrogates is wrong with it. The decoder checks
+    every escape of a body, also in what stays raw; only where it fails is there a need to look."""
+    if isinstance(error, RecursionError):
         raise invalid("", "request body is nested too deeply") from None
-    except msgspec.ValidationError:
+    if isinstance(error, msgspec.ValidationError):
         raise invalid("", "request body must be a JSON object") from None
+    fixed, count = _without_lone_surrogates(body)
+    if not count:
+        raise invalid("", f"request body is not valid JSON: {error}") from None
+    try:
+        return OpenedBody(_FIELDS.decode(fixed), count)
+    except (msgspec.DecodeError, RecursionError) as left:
+        return _mended(fixed, left)
 
 
 def elements(raw: bytes | msgspec.Raw, path: str, problem: str) -> list[msgspec.Raw]:
@@ -121,7 +122,7 @@ def part(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw, path: str) 
 def any_value(raw: bytes | msgspec.Raw, path: str, depth: int) -> Any:
     """Decode a part to plain Python values that can be written again."""
     data = bytes(raw)
-    if data[:1] == b'"':
+    if data.startswith(b'"'):
         return part(_ANY, data, path)
     if len(data) > depth:
         check_depth(data, path, depth)
@@ -174,7 +175,7 @@ def check_numbers(data: bytes, path: str) -> None:
             raise invalid(path, "holds a whole number of more than 64 bits")
 
 
-def _mended(body: bytes) -> tuple[bytes, int]:
+def _without_lone_surrogates(body: bytes) -> tuple[bytes, int]:
     count = 0
 
     def repair(match: re.Match[bytes]) -> bytes:

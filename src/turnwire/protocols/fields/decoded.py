@@ -80,28 +80,26 @@ class DecodedParts:
         """A small number for a kind of part together with everything but its bytes that its value depends on."""
         return self._kinds.setdefault(context, len(self._kinds))
 
-    def get(self, kind: int, parts: Sequence[bytes]) -> list[Any]:
+    def get(self, kind: int, keys: Sequence[Hashable]) -> list[Any]:
         """The values of parts of one kind; None for each that is not known."""
-        values = list(map(self._young.get(kind, _NOTHING).get, parts))
-        if not all(values):
-            old = self._old.get(kind, _NOTHING)
-            for place, data in enumerate(parts):
-                if values[place] is None and (known := old.get(data)) is not None:
-                    values[place] = known
-                    self.put(kind, data, known)
+        values = list(map(self._young.get(kind, _NOTHING).get, keys))
+        if not all(values) and kind in self._old:
+            for place, key in enumerate(keys):
+                if values[place] is None:
+                    values[place] = self.find(kind, key)
         return values
 
-    def known(self, kind: int, key: Hashable) -> Any:
-        """The value of a part by what it is known by; None where it is not known. It is no younger for that."""
-        known = self._young.get(kind, _NOTHING).get(key)
-        return known if known is not None else self._old.get(kind, _NOTHING).get(key)
+    def find(self, kind: int, key: Hashable) -> Any:
+        """The value of a part, or what else is kept under a key; None where it is not known."""
+        value = self._young.get(kind, _NOTHING).get(key)
+        if value is None and (value := self._old.get(kind, _NOTHING).get(key)) is not None:
+            self.put(kind, key, value)
+        return value
 
-    def put(self, kind: int, key: Hashable, value: Any, cost: int | None = None) -> None:
-        """Keep a value, by itself that of a part, which counts for what its bytes do. One that would push out most of
-        the others is not kept."""
-        if cost is None:
-            assert isinstance(key, bytes)
-            cost = _cost(len(key))
+    def put(self, kind: int, key: Hashable, value: Any) -> None:
+        """Keep a part's value under its bytes; what is kept under another key knows its own `cost`. A value that would
+        push out most of the others is not kept."""
+        cost = _cost(len(key)) if isinstance(key, bytes) else value.cost
         if cost > self._max // 4 or key in self._young.get(kind, _NOTHING):
             return
         young, old = self._sizes
@@ -127,7 +125,7 @@ class DecodedParts:
         grown = Beginning([*known, *map(msgspec.Raw, added)], size + sum(map(len, added)), outcome)
         for key in (grown.key, before.key) if before is not None else (grown.key,):
             self._forget(kind, key)
-        self.put(kind, grown.key, grown, grown.cost)
+        self.put(kind, grown.key, grown)
 
     def _forget(self, kind: int, key: tuple[int, bytes]) -> None:
         young, old = self._sizes
@@ -175,7 +173,13 @@ class PartReader(Generic[T]):
 
     def value(self, raw: bytes | msgspec.Raw, path: str) -> T:
         """The value of the part at `path`."""
-        return self.values((raw,), lambda _: path)[0]
+        data = bytes(raw)
+        value: T | None = self._cache.find(self._kind, data) if self._cache is not None else None
+        if value is None:
+            value = self._fresh(data, lambda _: path, 0)
+            if self._cache is not None:
+                self._cache.put(self._kind, data, value)
+        return value
 
     def values(self, raws: Sequence[bytes | msgspec.Raw], place: Callable[[int], str]) -> list[T]:
         """The values of several parts; `place` gives the path of each."""

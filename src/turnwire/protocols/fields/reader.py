@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from turnwire.protocols.fields.body import any_value, first_byte, invalid, open_body
+from turnwire.protocols.fields.body import any_value, invalid, open_body
 from turnwire.protocols.fields.decoded import DecodedParts, RequestNotes
 from turnwire.protocols.fields.table import Field, FieldTable
 from turnwire.protocols.limits import Limits
@@ -22,6 +22,9 @@ __all__ = ["Fields"]
 T = TypeVar("T")
 
 _encode = msgspec.json.Encoder().encode
+_TOLD = ("noted", "echoed")
+_NULL = msgspec.Raw(b"null")
+_OPENING = ord("{")
 _MOST_UNKNOWN = 64
 _METADATA_KEYS, _METADATA_KEY, _METADATA_VALUE = 16, 64, 512
 
@@ -38,7 +41,9 @@ class Fields:
         if opened.repaired:
             count = opened.repaired
             self.notes.add("request.surrogate_replaced", f"{count} lone surrogate escape(s) replaced by U+FFFD")
-        self._raw = {name: raw for name, raw in opened.fields.items() if first_byte(raw) != "n"}
+        self._raw = opened.fields
+        if _NULL in self._raw.values():
+            self._raw = {name: raw for name, raw in self._raw.items() if raw != _NULL}
         self._values: dict[str, Any] = {}
         self._opened: set[str] = set()
         for name in self._raw if refuse else ():
@@ -52,14 +57,18 @@ class Fields:
         """What `read` makes of the fields that are not `parts`, with the notes on every one that the answer does not
         honour. Agents repeat these fields with every request of a conversation; those that were read before, byte for
         byte, are not read again."""
-        self._judge(name for name in self._raw if name in parts)
-        others = {name: raw for name, raw in self._raw.items() if name not in parts}
+        others: dict[str, msgspec.Raw] = {}
+        for name, raw in self._raw.items():
+            if name in parts:
+                self._judge((name,))
+            else:
+                others[name] = raw
         if cache is None:
             value = read()
             self._judge(others)
             return value
         kind, data = cache.kind(api, "settings", self.limits), _encode(others)
-        known: tuple[T, tuple[Note, ...]] | None = cache.get(kind, (data,))[0]
+        known: tuple[T, tuple[Note, ...]] | None = cache.find(kind, data)
         if known is not None:
             self.notes.extend(known[1])
             return known[0]
@@ -79,13 +88,13 @@ class Fields:
 
     def raw(self, name: str) -> msgspec.Raw | None:
         """A field's JSON as it was sent, for a reader of its own."""
-        self._known(name)
+        if name not in self._table:
+            raise LookupError(f"the field {name!r} has no row in the table of its API")
         return self._raw.get(name)
 
     def value(self, name: str) -> Any:
         """A field's value, whatever it is; None where it is absent."""
-        self._known(name)
-        return self._value(name) if name in self._raw else None
+        return self._value(name) if self.raw(name) is not None else None
 
     def sent(self, names: Iterable[str]) -> list[str]:
         """Those of the names that the request has."""
@@ -181,8 +190,9 @@ class Fields:
                 if unknown <= _MOST_UNKNOWN:
                     self.notes.add("request.field_ignored", f"{name[:64]}: not known here; not used")
             else:
-                self._note(name, row)
-                if first_byte(self._raw[name]) == "{":
+                if row.use in _TOLD and self._asks(name, row):
+                    self._say(name, row)
+                if memoryview(self._raw[name])[0] == _OPENING:
                     self._open(name, self._value(name))
 
     def _open(self, name: str, value: dict[str, Any]) -> None:
@@ -200,14 +210,10 @@ class Fields:
                 continue
             if row is None:
                 self.notes.add("request.field_ignored", f"{path[:96]}: not known here; not used")
-            elif row.use in ("noted", "echoed") and value not in row.quiet:
+            elif row.use in _TOLD and value not in row.quiet:
                 self._say(path, row)
             if isinstance(value, dict) and row is not None:
                 self._members(path, value)
-
-    def _note(self, name: str, row: Field) -> None:
-        if row.use in ("noted", "echoed") and self._asks(name, row):
-            self._say(name, row)
 
     def _say(self, name: str, row: Field) -> None:
         code = "request.field_echoed" if row.use == "echoed" else "request.field_ignored"
@@ -215,10 +221,6 @@ class Fields:
 
     def _asks(self, name: str, row: Field) -> bool:
         return not row.quiet or self._value(name) not in row.quiet
-
-    def _known(self, name: str) -> None:
-        if name not in self._table:
-            raise LookupError(f"the field {name!r} has no row in the table of its API")
 
     def _value(self, name: str) -> Any:
         if name in self._values:

@@ -72,6 +72,8 @@ class HostedOffer(msgspec.Struct, frozen=True):
     @property
     def mark(self) -> str:
         """What tells one offer from another, as decoded tools depend on it."""
+        if not (self.kinds or self.servers or self.stores):
+            return ""
         tools = (f"{label}/{tool.name}" for label, offered in self.servers.items() for tool in offered)
         return ",".join(sorted((*self.kinds, *tools, *(f"store {store}" for store in self.stores))))
 

@@ -19,7 +19,7 @@ from turnwire.protocols.anthropic.vocabulary import (
     stop_reason,
     usage_object,
 )
-from turnwire.protocols.framing import SSE, Framing, quoted
+from turnwire.protocols.framing import SSE, Framing, json_line, quoted, typed
 from turnwire.protocols.hosted.message_blocks import content_block, frames
 from turnwire.protocols.wire import ErrorKind, TurnFacts, TurnFailure
 from turnwire.turns import (
@@ -39,9 +39,13 @@ from turnwire.turns import (
 __all__ = ["StreamEncoder"]
 
 _DELTA_FIELDS = {
-    "text": ("text_delta", "text"),
-    "reasoning": ("thinking_delta", "thinking"),
-    "tool_call": ("input_json_delta", "partial_json"),
+    "text": b'"type":"text_delta","text":',
+    "reasoning": b'"type":"thinking_delta","thinking":',
+    "tool_call": b'"type":"input_json_delta","partial_json":',
+}
+_BLANK = {
+    "text": b'{"type":"text","text":""}',
+    "reasoning": b'{"type":"thinking","thinking":"","signature":""}',
 }
 _PASSING: frozenset[ErrorKind] = frozenset({"overloaded", "rate_limited", "engine_failed", "timeout", "internal"})
 """Failures for which the client should simply try again."""
@@ -139,7 +143,8 @@ class StreamEncoder:
     def _opened(self, event: BlockOpened, out: list[bytes]) -> None:
         block = self._open[event.index] = _Open(event.kind)
         if event.kind == "tool_call":
-            self._show(block, {"type": "tool_use", "id": event.call_id, "name": event.name, "input": {}}, out)
+            content = {"type": "tool_use", "id": event.call_id, "name": event.name, "input": {}}
+            self._show(block, json_line(content), out)
 
     def _delta(self, event: BlockDelta, out: list[bytes]) -> None:
         block = self._open[event.index]
@@ -150,7 +155,7 @@ class StreamEncoder:
                 return
             text = "".join((*block.held, text))
             self._spoke = self._spoke or block.kind == "text"
-            self._show(block, _blank(block.kind), out)
+            self._show(block, _BLANK[block.kind], out)
         if text and not (self._echo.omit_thinking and block.kind == "reasoning"):
             block.sent = True
             out += (block.head, quoted(text), self._end)
@@ -161,7 +166,7 @@ class StreamEncoder:
             # A blank thought is shown only where thoughts are in play, because its signature carries the seal.
             if block.kind != "reasoning" or not self._echo.thinking:
                 return
-            self._show(block, _blank("reasoning"), out)
+            self._show(block, _BLANK["reasoning"], out)
             if any(block.held) and not self._echo.omit_thinking:
                 out += (block.head, quoted("".join(block.held)), self._end)
         if block.kind == "reasoning":
@@ -206,7 +211,7 @@ class StreamEncoder:
             return
         self.carried = True
         block = _Open("reasoning")
-        self._show(block, {"type": "redacted_thinking", "data": event.seal}, out)
+        self._show(block, json_line({"type": "redacted_thinking", "data": event.seal}), out)
         out.append(self._stop(block.index))
 
     def _finished(self, event: Finished, out: list[bytes]) -> None:
@@ -228,20 +233,14 @@ class StreamEncoder:
 
     # ------------------------------------------------------------------------------------------- the frames
 
-    def _show(self, block: _Open, content: dict[str, object], out: list[bytes]) -> None:
+    def _show(self, block: _Open, content: bytes, out: list[bytes]) -> None:
+        framing = self._framing
         block.index = self._blocks
         self._blocks += 1
-        delta, field = _DELTA_FIELDS[block.kind]
-        block.head = (
-            self._framing.head("content_block_delta")
-            + (f'{{"type":"content_block_delta","index":{block.index},"delta":{{"type":"{delta}","{field}":').encode()
-        )
-        out.append(
-            self._framing.event(
-                "content_block_start",
-                {"type": "content_block_start", "index": block.index, "content_block": content},
-            )
-        )
+        field = _DELTA_FIELDS[block.kind]
+        block.head = b'%b"index":%d,"delta":{%b' % (typed(framing, "content_block_delta"), block.index, field)
+        start = typed(framing, "content_block_start")
+        out.append(b'%b"index":%d,"content_block":%b}%b' % (start, block.index, content, framing.end))
 
     def _signature(self, index: int, seal: str, out: list[bytes]) -> None:
         delta = {"type": "signature_delta", "signature": seal or NO_SEAL}
@@ -249,11 +248,5 @@ class StreamEncoder:
         out.append(self._framing.event("content_block_delta", body))
 
     def _stop(self, index: int) -> bytes:
-        head, end = self._framing.head("content_block_stop"), self._framing.end
-        return b'%b{"type":"content_block_stop","index":%d}%b' % (head, index, end)
-
-
-def _blank(kind: str) -> dict[str, object]:
-    if kind == "text":
-        return {"type": "text", "text": ""}
-    return {"type": "thinking", "thinking": "", "signature": ""}
+        framing = self._framing
+        return b'%b"index":%d}%b' % (typed(framing, "content_block_stop"), index, framing.end)

@@ -8,6 +8,7 @@ field and what to change.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
@@ -56,6 +57,7 @@ INCLUDABLE = frozenset(
 PRIORITY_OF_TIER = {"priority": 1, "fast": 1, "flex": -1}
 
 _PARTS = frozenset({"client_metadata", "input", "tools"})
+_DEFERRED = attrgetter("deferred")
 
 
 class RequestBody(msgspec.Struct, frozen=True):
@@ -119,7 +121,7 @@ def decode_request(
     asked = fields.settings(request.cache, "responses", _PARTS, lambda: _settings(fields))
     extensions = asked.extensions
     choice = read_tool_choice(fields, toolbox) if asked.choice is None else asked.choice
-    if not toolbox.client_search and any(tool.deferred for tool in toolbox.tools):
+    if not toolbox.client_search and any(map(_DEFERRED, toolbox.tools)):
         toolbox.load_all()
     metadata = fields.object("client_metadata") or {}
     conversation = Conversation(
@@ -233,9 +235,9 @@ def _is_generic(toolbox: Toolbox) -> bool:
 
 def is_codex(headers: Mapping[str, str], metadata: Mapping[str, Any] | None) -> bool:
     """Whether the request speaks Codex's own dialect of headers and metadata (which no other client sends)."""
-    if headers.get("originator", "").startswith("codex") or any(name.startswith("x-codex-") for name in headers):
+    if headers.get("originator", "").startswith("codex"):
         return True
-    return any(key.startswith("x-codex-") for key in metadata or ())
+    return bool([name for name in (*headers, *(metadata or ())) if name.startswith("x-codex-")])
 
 
 # ----------------------------------------------------------------------------------------------------------- items

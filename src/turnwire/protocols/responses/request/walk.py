@@ -67,8 +67,10 @@ class ItemWalk:
                 case "assistant":
                     if item.call_id:
                         self._call_names.setdefault(item.key, "")
-                    for block in item.blocks:
-                        self._say(block)
+                    if item.blocks and (self._hosted or self._results):
+                        self._end_round()
+                        self._end_results()
+                    self._assistant += item.blocks
                 case "message":
                     if self._assistant or self._hosted or self._places:
                         self._end_assistant()
@@ -176,7 +178,8 @@ class ItemWalk:
         return names
 
     def _end_assistant(self) -> None:
-        self._end_round()
+        if self._hosted:
+            self._end_round()
         if self._places:
             self._places = []
             self.notes = first_cases(self.notes, "", (_UNANSWERED,))
