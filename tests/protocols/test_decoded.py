@@ -225,6 +225,24 @@ def test_of_a_long_conversation_what_follows_its_known_beginning_is_looked_at(
     assert sizes[-1] < 2 * 1024 * (200 + 200)
 
 
+def test_what_is_stored_is_never_taken_from_an_earlier_request() -> None:
+    cache = DecodedParts()
+    said: list[dict[str, Any]] = [{"role": "assistant" if n % 2 else "user", "content": f"{n}"} for n in range(30)]
+    named = [{"type": "item_reference", "id": "msg_x"}, *said]
+
+    def decoded(body: dict[str, Any], stored: responses.Stored | None, known: DecodedParts | None) -> Any:
+        inbound = responses.decode(json.dumps({"model": "m", **body}).encode(), {}, stored=stored, cache=known)
+        return inbound.conversation, inbound.notes, inbound.echo.input_items
+
+    for text in ("one", "two", "one"):
+        item = {"type": "message", "role": "user", "content": text}
+        for stored in (responses.Stored(items={"msg_x": item}), None):
+            assert decoded({"input": named}, stored, cache) == decoded({"input": named}, stored, None)
+        earlier = responses.Stored(history=(item,))
+        for body in ({"input": said, "previous_response_id": "resp_1"}, {"input": said}):
+            assert decoded(body, earlier, cache) == decoded(body, earlier, None)
+
+
 def test_a_beginning_that_another_replaces_is_not_counted_twice() -> None:
     cache = DecodedParts()
     kind = cache.kind("text")

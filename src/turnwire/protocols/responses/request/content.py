@@ -40,7 +40,7 @@ def parts(content: Any, path: str, notes: list[PartNote]) -> tuple[Part, ...]:
         return (TextBlock(text=content),)
     if not isinstance(content, list):
         raise invalid(path, "must be a string or a list of content parts")
-    return tuple(_part(value, f"{path}[{index}]", notes) for index, value in enumerate(content))
+    return tuple([_part(value, f"{path}[{index}]", notes) for index, value in enumerate(content)])
 
 
 def plain_text(content: Any, path: str) -> str:

@@ -111,7 +111,8 @@ def read_item(item: Any) -> DecodedItem:
     else:
         decoded = reader(item)
         decoded.notes += tuple(content_notes(ITEM, item, ""))
-    decoded.key = letters_and_digits(decoded.call_id)
+    if decoded.call_id:
+        decoded.key = letters_and_digits(decoded.call_id)
     return decoded
 
 
