@@ -26,7 +26,7 @@ async def test_what_is_remembered_shares_the_memory_and_caches_of_prompts_grow_w
     assert bounds == [2 << 20] * 4
     caches = [
         (runtime.tokenizer._max_bytes, 64 << 20),  # type: ignore[attr-defined]
-        (2 * runtime.builder.messages._half, 48 << 20),
+        (2 * runtime.builder.messages._half + runtime.builder.messages._conversations._max, 48 << 20),
         (runtime.builder.renderings._max, 32 << 20),
         (runtime.builder.memory._max, 4_000_000),
         (runtime.builder.assembled._max, 750_000),

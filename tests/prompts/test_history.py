@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from turnwire.prompts.prompt import HistoryKey
-from turnwire.prompts.recall.history import History, said_digest
+from turnwire.prompts.recall.history import History, PrefixDigests, said_digest
 from turnwire.tool_sets import tool_set
 from turnwire.turns import (
     Block,
@@ -42,8 +42,9 @@ TOOLS = (Tool(name="Write", description="Writes."),)
 
 def history(messages: Sequence[Message], tools: Sequence[Tool] = TOOLS) -> History:
     digests = [blake2b(msgspec.msgpack.encode(message), digest_size=16).digest() for message in messages]
-    said = [said_digest(message) if message.role == "assistant" else b"" for message in messages]
-    return History(messages, digests, said, tool_set(tools))
+    said = [said_digest(m) if m.role == "assistant" else digest for m, digest in zip(messages, digests, strict=True)]
+    start = 1 if messages and messages[0].role == "system" else 0
+    return History(messages, digests, PrefixDigests(said[start:]), tool_set(tools))
 
 
 def key(messages: Sequence[Message], tools: Sequence[Tool] = TOOLS) -> HistoryKey:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from families import template
 
-from turnwire.prompts.policy import ReplayPolicy, loop_start
+from turnwire.message_facts import message_facts
+from turnwire.prompts.policy import ReplayPolicy
 from turnwire.prompts.templates.probing.probe import probe
 from turnwire.prompts.templates.traits import TemplateTraits
 from turnwire.turns import Conversation, Message, ReasoningBlock, TextBlock, Thinking, ToolCallBlock, ToolResultBlock
@@ -45,9 +46,9 @@ def traits() -> dict[str, TemplateTraits]:
 
 
 def test_the_loop_starts_behind_the_last_user_message_without_results() -> None:
-    assert loop_start(STORY) == 5
-    assert loop_start(STORY[:3]) == 1
-    assert loop_start(()) == 0
+    assert message_facts(STORY).loop == 5
+    assert message_facts(STORY[:3]).loop == 1
+    assert message_facts(()).loop == 0
 
 
 @pytest.mark.parametrize(

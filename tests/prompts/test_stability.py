@@ -7,9 +7,9 @@ import random
 import pytest
 
 from turnwire.conventions import BILLING_PREFIX
+from turnwire.message_facts import message_facts
 from turnwire.prompts import stability
 from turnwire.prompts.builder import PromptBuilder
-from turnwire.prompts.policy import loop_start
 from turnwire.prompts.stability import StabilityOptions, stabilise
 from turnwire.prompts.templates.template import ChatTemplate, default_template
 from turnwire.prompts.tokenizers.load import load_tokenizer
@@ -150,7 +150,7 @@ def test_a_folded_system_message_does_not_look_like_a_new_request() -> None:
     call = Message(role="assistant", blocks=(ToolCallBlock(id="a", name="f", arguments="{}"),))
     result = Message(role="user", blocks=(ToolResultBlock(call_id="a"),))
     stable, _ = stabilise(talk(said("user", "go"), call, result, said("system", "note")), PLAIN, mid_system=False)
-    assert loop_start(stable.messages) == 1
+    assert message_facts(stable.messages).loop == 1
     assert isinstance(stable.messages[-1].blocks[0], ToolResultBlock)
     assert stable.messages[-1].text == "<system-reminder>\nnote\n</system-reminder>\n"
 

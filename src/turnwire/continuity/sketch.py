@@ -14,8 +14,9 @@ from itertools import takewhile
 import msgspec
 
 from turnwire.continuity.causes import Found, opening_marks
-from turnwire.continuity.tracker import BuiltPrompt, broken, broken_section, turns_before
+from turnwire.continuity.tracker import BuiltPrompt, broken, broken_section
 from turnwire.continuity.verdict import Cause, Verdict
+from turnwire.message_facts import message_facts
 from turnwire.token_ids import packed_ids
 from turnwire.turns import Conversation
 
@@ -70,7 +71,7 @@ def sketch_of(
         prompt=size,
         end=len(ids),
         header=header,
-        before=turns_before(conversation),
+        before=message_facts(conversation.messages).turns_before,
         blocks=marks.blocks,
         of_prompt=marks.at[size],
         of_whole=marks.at[len(ids)],
@@ -104,7 +105,7 @@ def compared_with(
     sketches: Sequence[Sketch], prompt: BuiltPrompt, conversation: Conversation, *, previous: str | None = None
 ) -> Verdict:
     """How the prompt continues the turns that other processes served."""
-    before = turns_before(conversation)
+    before = message_facts(conversation.messages).turns_before
     ids = packed_ids(prompt.ids)
     marks = _marks(ids, [length for sketch in sketches for length in (sketch.prompt, sketch.end)])
     if previous:

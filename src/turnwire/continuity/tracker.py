@@ -6,7 +6,6 @@ is linear and runs at the speed of comparing bytes. May be shared by threads.
 
 from __future__ import annotations
 
-import sys
 from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -18,10 +17,11 @@ import msgspec
 
 from turnwire.continuity.causes import Found, attribute, related
 from turnwire.continuity.verdict import Verdict
+from turnwire.message_facts import message_facts
 from turnwire.shared_prefix import shared_prefix
 from turnwire.token_ids import packed_ids
 from turnwire.tool_sets import tool_set
-from turnwire.turns import Conversation, Note, TextBlock
+from turnwire.turns import Conversation, Note
 
 __all__ = [
     "BuiltPrompt",
@@ -31,12 +31,11 @@ __all__ = [
     "broken_section",
     "session_key",
     "shared_prefix",
-    "turns_before",
 ]
 
 _LINES = 8
 _TURNS = 63
-_BLOCK_OVERHEAD = 160
+_TOOL_OVERHEAD = 160
 
 
 class PromptSection(Protocol):
@@ -171,7 +170,7 @@ class SessionTracker:
             del ids[header:]
         else:
             ids.extend(output_ids)
-        own = _Turn(len(ids), header, turns_before(conversation), thought, turn)
+        own = _Turn(len(ids), header, message_facts(conversation.messages).turns_before, thought, turn)
         size = 4 * len(ids) + _weight(conversation)
         if size > self._max_bytes:
             return
@@ -206,7 +205,7 @@ def _compared(matches: Sequence[_Match], prompt: BuiltPrompt, conversation: Conv
     conversation has now, less one."""
     if not matches:
         return Verdict(state="first")
-    before = turns_before(conversation)
+    before = message_facts(conversation.messages).turns_before
     continued = [
         _Match(turn, match.line, match.shared)
         for match in matches
@@ -278,25 +277,9 @@ def broken(section: PromptSection | None, found: Found, *, shared: int, expected
     )
 
 
-def turns_before(conversation: Conversation) -> int:
-    """How many assistant turns the conversation holds; one that is still to be continued is none yet."""
-    messages = conversation.messages
-    return conversation.assistant_turns - (1 if messages and messages[-1].role == "assistant" else 0)
-
-
 def _weight(conversation: Conversation) -> int:
     """Roughly the bytes a conversation takes."""
-    total = 2000
-    for message in conversation.messages:
-        for block in message.blocks:
-            total += _BLOCK_OVERHEAD
-            if type(block) is TextBlock:
-                total += sys.getsizeof(block.text)
-                continue
-            for field in ("text", "seal", "arguments", "data", "payload"):
-                total += sys.getsizeof(getattr(block, field, None) or "")
-            for part in getattr(block, "content", ()):
-                total += _BLOCK_OVERHEAD + sys.getsizeof(getattr(part, "text", None) or getattr(part, "data", ""))
+    total = 2000 + message_facts(conversation.messages).size
     if conversation.tools:
-        total += _BLOCK_OVERHEAD * len(conversation.tools) + 4 * len(tool_set(conversation.tools).packed)
+        total += _TOOL_OVERHEAD * len(conversation.tools) + 4 * len(tool_set(conversation.tools).packed)
     return total

@@ -8,14 +8,14 @@ where not, a Note says so. What a prompt shares with an earlier one is neither r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Literal
 from weakref import WeakKeyDictionary
 
 import msgspec
 
+from turnwire.message_facts import message_facts
 from turnwire.prompts.cache_bounds import CacheBounds
-from turnwire.prompts.message_cache import KnownMessage, MessageCache
+from turnwire.prompts.message_cache import KnownConversation, MessageCache, without_carriers
 from turnwire.prompts.notes import noted
 from turnwire.prompts.policy import PromptPlan, ReplayPolicy, Wished
 from turnwire.prompts.prompt import Prompt, Recall, Tokenizer
@@ -41,10 +41,6 @@ _THOUGHT_MARKS = ("<think>", "</think>")  # those that templates read out of an 
 _encode = msgspec.msgpack.Encoder().encode
 _MOST_TOOL_SETS = 256
 _MOST_WISHES, _LONGEST_WISH = 256, 4096
-_BLOCKS = attrgetter("blocks")
-_CONTROL = attrgetter("control")
-_HELD = attrgetter("held")
-_MARKED = attrgetter("marked")
 
 
 class _ToolWords(msgspec.Struct, frozen=True, gc=False):
@@ -128,11 +124,9 @@ class PromptBuilder:
         notes.extend(plan.notes)
         if stable.tools and not self.traits.tools:
             notes.append(noted("tools.unseen"))
-        messages = _without_thoughts(stable.messages, plan.bare)
-        known = self.messages.all(messages)
+        known = self.messages.all(_without_thoughts(stable.messages, plan.bare))
         offered = tool_set(stable.tools)
-        shown = self._shown(messages, known, stable.tools, offered, plan, begun)
-        draft = Draft(self, messages, stable.tools, offered, known, shown, plan, notes)
+        draft = Draft(self, known, offered, self._shown(known, offered, plan, begun), plan, notes)
         draft.look_up(recall)
         return draft
 
@@ -140,10 +134,10 @@ class PromptBuilder:
         """Assistant messages that hold nothing stay only where a turn is recalled for them: one that only thought, and
         whose client does not send thoughts back."""
         messages = stable.messages
-        if all(map(_BLOCKS, messages)):
+        if not message_facts(messages).silent:
             return stable
         known = self.messages.all(messages)
-        history = History(messages, [k.digest for k in known], [k.said for k in known], tool_set(stable.tools))
+        history = History(messages, known.prefixes.digests, known.said, tool_set(stable.tools))
         kept: list[Message] = []
         for position, message in enumerate(messages):
             silent = message.role == "assistant" and not message.blocks
@@ -186,50 +180,42 @@ class PromptBuilder:
             found = self._marked_tools[offered] = tuple(map(marks.tool, offered.tools))
         return found
 
-    def _shown(
-        self,
-        messages: Sequence[Message],
-        known: Sequence[KnownMessage],
-        tools: Sequence[Tool],
-        offered: ToolSet,
-        plan: PromptPlan,
-        begun: str | None,
-    ) -> Shown:
+    def _shown(self, known: KnownConversation, offered: ToolSet, plan: PromptPlan, begun: str | None) -> Shown:
         """What the template is given: the conversation, with marks wherever its content could become control."""
         control = self.control
         found = self.content_control != "allow" and (
-            any(map(_CONTROL, known))
+            known.control
             or self._looked_through(offered).control
             or control.in_value(plan.args)
             or (begun is not None and control.in_text(begun))
         )
         if not found:
-            return Shown(messages, tools, plan.args, begun, None)
+            return Shown(known.messages, known.shown, offered.tools, plan.args, begun, None)
         if self.content_control == "refuse":
             raise TemplateFailure(
                 "control", "content spells a control token of the model, and the operator allows none"
             )
-        held = (
-            any(map(_HELD, known))
-            or self._looked_through(offered).held
-            or control.holds_mark(_encode((plan.args, begun)))
-        )
+        held = known.held or self._looked_through(offered).held or control.holds_mark(_encode((plan.args, begun)))
         if held:
-            marks = control.marks(messages, tools, [plan.args, begun])
+            marks = control.marks(known.messages, offered.tools, [plan.args, begun])
             if marks is None:
                 raise TemplateFailure("control", "content spells control tokens and uses every Unicode noncharacter")
             marked = tuple(
                 self.messages.marked(message, marks) if each.control else message
-                for message, each in zip(messages, known, strict=True)
+                for message, each in zip(known.messages, known.each, strict=True)
             )
-            marked_tools = tuple(map(marks.tool, tools))
+            marked_tools = tuple(map(marks.tool, offered.tools))
         else:
             marks = control.first_marks()
-            marked = tuple(map(_MARKED, known))
+            marked = tuple([each.marked for each in known.each])
             marked_tools = self._tools_marked(offered, marks)
         if begun is not None:
             begun = _continued(begun, marks)
-        return Shown(marked, marked_tools, marks.value(plan.args), begun, marks)
+        written = tuple(
+            without_carriers(message) if each.control else each.shown
+            for message, each in zip(marked, known.each, strict=True)
+        )
+        return Shown(marked, written, marked_tools, marks.value(plan.args), begun, marks)
 
 
 def _continued(begun: str, marks: Marks) -> str:

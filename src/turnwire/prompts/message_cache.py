@@ -6,17 +6,18 @@ threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from threading import Lock
 
 import msgspec
 
-from turnwire.prompts.recall.history import said_digest
+from turnwire.conversation_memory import ConversationMemory
+from turnwire.prompts.recall.history import PrefixDigests, said_digest
 from turnwire.prompts.templates.control_text import ControlText, Marks
 from turnwire.turns import Block, Message, ReasoningBlock, TextBlock, ToolCallBlock, ToolResultBlock
 
-__all__ = ["KnownMessage", "MessageCache", "without_carriers"]
+__all__ = ["KnownConversation", "KnownMessage", "MessageCache", "without_carriers"]
 
 _encode = msgspec.msgpack.Encoder().encode
 _OVERHEAD = 600
@@ -24,7 +25,7 @@ _MARKED = 5  # times the bytes of a message with its marked copy, whose characte
 
 
 class KnownMessage(msgspec.Struct, frozen=True, gc=False):
-    """`digest` names the message; `said` names what clients send back of an assistant's message. `shown` is the message
+    """`digest` names the message; `said` names what clients send back of it. `shown` is the message
     without thoughts that are only carriers. `control` says that its content may become control, `held` that it holds
     the character by which such content is marked; `marked` is the message with that character in such content. `size`
     is roughly its bytes."""
@@ -38,6 +39,21 @@ class KnownMessage(msgspec.Struct, frozen=True, gc=False):
     size: int
 
 
+class KnownConversation(msgspec.Struct, frozen=True, gc=False):
+    """What is known of a conversation's `messages`: of `each`, and of all of them. `shown` are they without thoughts
+    that are only carriers; `prefixes` are their digests, `said` those of what follows the system text, for `History`;
+    `control` and `held` say that one of them is so."""
+
+    messages: tuple[Message, ...]
+    each: tuple[KnownMessage, ...]
+    shown: tuple[Message, ...]
+    prefixes: PrefixDigests
+    said: PrefixDigests
+    control: bool
+    held: bool
+    size: int
+
+
 class MessageCache:
     """The messages seen last, up to a number of bytes in all. `control` is None where nobody looks for control;
     `thoughts` are spellings that the template reads out of an assistant's text, and that stay as they are there."""
@@ -47,12 +63,14 @@ class MessageCache:
     ) -> None:
         self._control = control
         self._thoughts = thoughts
-        self._half = max_bytes // 2
+        self._half = max_bytes // 4
         # Two generations: what is asked for again moves to the young one, and the old one is dropped as a whole.
         self._young: dict[Message, KnownMessage] = {}
         self._old: dict[Message, KnownMessage] = {}
         self._bytes = 0
         self._lock = Lock()
+        self._conversations = ConversationMemory(self._together, max_bytes=max_bytes // 2)
+        self.all = self._conversations.of
 
     def get(self, message: Message) -> KnownMessage:
         known = self._young.get(message)
@@ -69,15 +87,29 @@ class MessageCache:
                 self._old, self._young, self._bytes = self._young, {}, 0
         return known
 
-    def all(self, messages: Sequence[Message]) -> list[KnownMessage]:
-        """The same for many messages, of which nearly all are known."""
-        found = list(map(self._young.get, messages))
-        return [known or self.get(message) for known, message in zip(found, messages, strict=True)]
+    def _together(self, before: KnownConversation | None, messages: tuple[Message, ...]) -> KnownConversation:
+        """What is known of a conversation, given what is known of its beginning."""
+        known = before or _NOTHING
+        fresh = list(map(self.get, messages[len(known.messages) :]))
+        said = [one.said for one in fresh]
+        if before is None and messages and messages[0].role == "system":
+            del said[0]
+        return KnownConversation(
+            messages,
+            (*known.each, *fresh),
+            (*known.shown, *[one.shown for one in fresh]),
+            known.prefixes.grown([one.digest for one in fresh]),
+            known.said.grown(said),
+            known.control or any(one.control for one in fresh),
+            known.held or any(one.held for one in fresh),
+            known.size + sum([one.size * (_MARKED if one.control else 1) + _OVERHEAD for one in fresh]),
+        )
 
-    def unseen(self, messages: Iterable[Message], most: int) -> int:
+    def unseen(self, messages: tuple[Message, ...], most: int) -> int:
         """Roughly the bytes of the messages that were not seen before, counted until they are more than `most`."""
+        known = self._conversations.nearest(messages)
         size = 0
-        for message in messages:
+        for message in messages[len(known.messages) if known is not None else 0 :]:
             if message not in self._young and message not in self._old:
                 size += sum(map(size_of, message.blocks)) + 1
                 if size > most:
@@ -92,9 +124,10 @@ class MessageCache:
     def _learnt(self, message: Message, raw: bytes) -> KnownMessage:
         control = self._control
         found = control is not None and control.in_message(message)
+        digest = blake2b(raw, digest_size=16).digest()
         return KnownMessage(
-            blake2b(raw, digest_size=16).digest(),
-            said_digest(message) if message.role == "assistant" else b"",
+            digest,
+            said_digest(message) if message.role == "assistant" else digest,
             without_carriers(message),
             found,
             control is not None and control.holds_mark(raw),
@@ -104,6 +137,9 @@ class MessageCache:
 
     def __len__(self) -> int:
         return len(self._young) + len(self._old)
+
+
+_NOTHING = KnownConversation((), (), (), PrefixDigests(), PrefixDigests(), False, False, 0)
 
 
 def size_of(block: Block) -> int:

@@ -6,18 +6,20 @@ request, then the operator, says otherwise; what a request may say to a template
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from turnwire.conventions import nearest_effort
+from turnwire.message_facts import MessageFacts, message_facts
 from turnwire.prompts.notes import noted
 from turnwire.prompts.templates.switches import ALLOWED_ARGUMENTS
 from turnwire.prompts.templates.traits import TemplateTraits
-from turnwire.turns import Conversation, HistoryThinking, Message, Note, ReasoningBlock, Thinking, ToolResultBlock
+from turnwire.turns import Conversation, HistoryThinking, Note, Thinking
 
-__all__ = ["PromptPlan", "ReplayPolicy", "Wished", "loop_start"]
+__all__ = ["PromptPlan", "ReplayPolicy", "Wished"]
 
 
 class PromptPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -56,9 +58,8 @@ class ReplayPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     def planned(self, conversation: Conversation, traits: TemplateTraits, wished: Wished) -> PromptPlan:
         """The same where it is known what the conversation's wishes mean."""
-        exact, bare = _selected(
-            conversation.messages, traits, wished.history, wished.thinking, conversation.thinking.keep_turns
-        )
+        facts = message_facts(conversation.messages)
+        exact, bare = _selected(facts, traits, wished.history, wished.thinking, conversation.thinking.keep_turns)
         return PromptPlan(
             args=wished.args,
             thinking=wished.thinking,
@@ -107,15 +108,6 @@ class ReplayPolicy(msgspec.Struct, frozen=True, kw_only=True):
         return "keep" if thinking and keeps else "model"
 
 
-def loop_start(messages: Sequence[Message]) -> int:
-    """Where the running tool loop begins: after the last user message that brings no tool results."""
-    for position in range(len(messages) - 1, -1, -1):
-        message = messages[position]
-        if message.role == "user" and ToolResultBlock not in map(type, message.blocks):
-            return position + 1
-    return 0
-
-
 def _probed(wish: Thinking, traits: TemplateTraits, notes: list[Note], *, effort: str | None) -> dict[str, Any]:
     args: dict[str, Any] = {}
     if wish.mode == "off":
@@ -159,29 +151,28 @@ def _is_on(args: dict[str, Any], wish: Thinking, traits: TemplateTraits) -> bool
 
 
 def _selected(
-    messages: Sequence[Message],
+    facts: MessageFacts,
     traits: TemplateTraits,
     history: HistoryThinking,
     thinking: bool,
     keep_turns: int | None,
 ) -> tuple[frozenset[int], frozenset[int]]:
-    start = loop_start(messages)
-    turns = [position for position, message in enumerate(messages) if message.role == "assistant"]
-    running = {position for position in turns if position >= start}
+    turns, thoughtful = facts.answers, facts.thoughtful
     settled = not traits.thinks or _keeps(traits)
     if history == "model" and settled and not traits.tools_follow_last_user:
         return frozenset(turns), frozenset()
-    thoughtful = [position for position in turns if ReasoningBlock in map(type, messages[position].blocks)]
+    running = frozenset(turns[bisect_left(turns, facts.loop) :])
+    past = thoughtful[: bisect_left(thoughtful, facts.loop)]
     if history == "keep":
-        bare = set(thoughtful[: max(len(thoughtful) - keep_turns, 0)]) - running if keep_turns is not None else set()
-        return frozenset(turns) - bare, frozenset(bare)
+        dropped = thoughtful[: max(len(thoughtful) - keep_turns, 0)] if keep_turns is not None else ()
+        bare = frozenset(dropped) - running
+        return frozenset(turns) - bare, bare
     if history == "drop":
-        bare = {position for position in thoughtful if position < start}
-        return frozenset(running), frozenset(bare)
+        return running, frozenset(past)
     if not thinking and not traits.tools_follow_last_user:
         # Turns without thoughts lose nothing by the template's rule, so their exact form can stay.
-        return frozenset(set(turns) - (set(thoughtful) - running)), frozenset()
-    return frozenset(running), frozenset()
+        return frozenset(turns).difference(past), frozenset()
+    return running, frozenset()
 
 
 def _keeps(traits: TemplateTraits) -> bool:

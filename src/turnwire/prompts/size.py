@@ -12,6 +12,7 @@ from typing import Protocol
 
 import msgspec
 
+from turnwire.message_facts import message_facts
 from turnwire.turns import Conversation, TextBlock, ToolResultBlock
 
 __all__ = ["MOST_READ", "Density", "SizedTokenizer", "may_exceed", "minimum_tokens"]
@@ -42,7 +43,7 @@ class SizedTokenizer(Protocol):
 
 def may_exceed(conversation: Conversation, tokens: int) -> bool:
     """Whether the conversation is long enough for `minimum_tokens` to be worth asking."""
-    return sum(map(len, _texts(conversation))) > _DOUBTFUL * tokens
+    return message_facts(conversation.messages).characters > _DOUBTFUL * tokens
 
 
 def minimum_tokens(

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from turnwire.conventions import without_billing
+from turnwire.message_facts import message_facts
 from turnwire.prompts.notes import noted
 from turnwire.turns import (
     Block,
@@ -72,24 +73,10 @@ def _with_system(conversation: Conversation) -> Conversation:
 
 
 def _is_stable(conversation: Conversation, options: StabilityOptions) -> bool:
-    """Whether there is nothing to do, as nearly always: a system text perhaps, then questions or single results and
-    answers by turns. It may say no without need."""
-    before = ""
-    for message in conversation.messages:
-        role, blocks = message.role, message.blocks
-        if not blocks or role == before:
-            return False
-        if role != "assistant":
-            first = blocks[0]
-            if len(blocks) > 1 or role == "developer":
-                return False
-            if type(first) is TextBlock:
-                if not first.text or (role != "user" and (before or without_billing(first.text) != first.text)):
-                    return False
-            elif type(first) is not ToolResultBlock or first.references or role != "user":
-                return False
-        before = role
-    return not options.canonical_tools and not any(tool.deferred for tool in conversation.tools)
+    """Whether there is nothing to do, as nearly always. It may say no without need."""
+    if options.canonical_tools or not message_facts(conversation.messages).plain:
+        return False
+    return not any(tool.deferred for tool in conversation.tools)
 
 
 def _cleaned(message: Message, notes: list[Note]) -> Message:

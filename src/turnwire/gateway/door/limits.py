@@ -13,6 +13,7 @@ import msgspec
 
 from turnwire.gateway.door.image_urls import forbidden_reference
 from turnwire.gateway.settings import Settings
+from turnwire.message_facts import message_facts
 from turnwire.protocols.fields.body import invalid
 from turnwire.protocols.limits import Limits
 from turnwire.tool_sets import tool_set
@@ -70,7 +71,7 @@ class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
                     raise invalid(path, f"a pattern of over {self.pattern_chars} characters (max_pattern)")
 
     def _check_images(self, conversation: Conversation, fetches: bool) -> None:
-        for count, image in enumerate(conversation.images, 1):
+        for count, image in enumerate(message_facts(conversation.messages).images, 1):
             if count > self.images:
                 raise invalid("messages", f"more than {self.images} images (max_images)")
             # Base64 has four characters for three bytes.

@@ -18,6 +18,7 @@ from turnwire.continuity import SessionTracker, Verdict, compared_with, decode_s
 from turnwire.engines.interface import Engine, EngineInfo, ImageWriting
 from turnwire.engines.pool.pool import WorkerPool
 from turnwire.gateway.stores.outage import Lookups, SharedTurns
+from turnwire.message_facts import message_facts
 from turnwire.parsers import Dialect
 from turnwire.profiles import Profile
 from turnwire.prompts.builder import PromptBuilder
@@ -188,7 +189,7 @@ class ModelRuntime:
             return prompt, Verdict(state="unseen")
         verdict = self._tracker.compare(session, prompt, conversation, previous=inbound.previous_turn)
         if verdict.state != "held" and self._sessions is not None:
-            later = any(message.role == "assistant" for message in conversation.messages)
+            later = message_facts(conversation.messages).turns > 0
             kept = await self._kept_sketches(self._sessions, self._shared_key(session), later=later)
             sketches = [sketch for data in kept if (sketch := decode_sketch(data)) is not None]
             if sketches:
@@ -322,7 +323,7 @@ class ModelRuntime:
 
     def shown(self, conversation: Conversation) -> tuple[ImageBlock, ...]:
         """The images that the engine gets beside the prompt."""
-        return conversation.images if self.images is not None else ()
+        return message_facts(conversation.messages).images if self.images is not None else ()
 
     def cache_salt(self, tenant: str, wanted: str | None = None) -> str | None:
         """What keeps one tenant's prefix cache apart from another's, and within it what a request wants apart."""

@@ -8,7 +8,7 @@ messages or the writing of arguments; every other word, call, result, image and 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -24,6 +24,7 @@ __all__ = ["History", "PrefixDigests", "said_digest"]
 _encode = msgspec.msgpack.Encoder().encode
 _SIZE = 16
 _ONE_BY_ONE = 12
+_KEPT = 6
 _MOST_UNDATED = 256 * 1024
 _CLOCK = re.compile(
     # All begin with one digit, so that the search jumps from digit to digit.
@@ -34,21 +35,17 @@ _CLOCK = re.compile(
 
 
 class History:
-    """The digests of one conversation in its stable form: of its messages, of what its assistant messages said
-    (`said_digest`), and of its tools."""
+    """The digests of one conversation in its stable form: of its messages, of what follows its system text (of
+    assistant messages that is what they said), and of its tools."""
 
     def __init__(
-        self, messages: Sequence[Message], digests: Sequence[bytes], said: Sequence[bytes], tools: ToolSet
+        self, messages: Sequence[Message], digests: Sequence[bytes], said: PrefixDigests, tools: ToolSet
     ) -> None:
         self._messages = messages
         self._start = 1 if messages and messages[0].role == "system" else 0
         self._strict = tools.digest(*digests[: self._start])
         self._loose = _undated(messages[0].text) if self._start else _digest(b"")
-        own = [
-            own if message.role == "assistant" else digest
-            for message, digest, own in zip(messages, digests, said, strict=True)
-        ]
-        self._said = PrefixDigests(own[self._start :])
+        self._said = said
 
     def before(self, position: int) -> HistoryKey:
         """The key of the message at `position`."""
@@ -76,26 +73,41 @@ class History:
 
 class PrefixDigests:
     """One digest of the first so many of a list of digests, which are of one size or empty. A few are worked out one by
-    one, many in one go."""
+    one, many in one go; what is known of a list is known of one that it grew to. May be shared by threads."""
 
-    def __init__(self, digests: Sequence[bytes]) -> None:
-        self._digests = digests
-        self._asked = 0
-        self._all: list[bytes] = []
+    __slots__ = ("_hashed", "_known", "digests")
+
+    def __init__(self, digests: Iterable[bytes] = ()) -> None:
+        self.digests = tuple(digests)
+        self._hashed = blake2b(b"".join(self.digests), digest_size=_SIZE)
+        self._known = {len(self.digests): self._hashed.digest()}
+
+    def grown(self, fresh: Sequence[bytes]) -> PrefixDigests:
+        """Those of a list that goes on with `fresh`."""
+        made = PrefixDigests()
+        made.digests = self.digests + tuple(fresh)
+        made._hashed = self._hashed.copy()
+        made._hashed.update(b"".join(fresh))
+        made._known = dict(list(self._known.items())[-_KEPT:])
+        made._known[len(made.digests)] = made._hashed.digest()
+        return made
 
     def before(self, place: int) -> bytes:
         """The digest of those before `place`."""
-        if self._all:
-            return self._all[max(place, 0)]
-        self._asked += 1
-        if self._asked <= _ONE_BY_ONE:
-            return blake2b(b"".join(self._digests[: max(place, 0)]), digest_size=_SIZE).digest()
+        place = max(place, 0)
+        found = self._known.get(place)
+        if found is not None:
+            return found
+        if len(self._known) < _ONE_BY_ONE:
+            found = self._known[place] = blake2b(b"".join(self.digests[:place]), digest_size=_SIZE).digest()
+            return found
         hashed = blake2b(digest_size=_SIZE)
-        self._all.append(hashed.digest())
-        for digest in self._digests:
+        known = {0: hashed.digest()}
+        for end, digest in enumerate(self.digests, 1):
             hashed.update(digest)
-            self._all.append(hashed.copy().digest())
-        return self._all[max(place, 0)]
+            known[end] = hashed.digest()
+        self._known = known
+        return known[place]
 
 
 def said_digest(message: Message) -> bytes:

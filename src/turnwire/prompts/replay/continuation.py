@@ -47,7 +47,7 @@ def continued(
     """The prompt for the turn at `end`, grown from `base`, which ends with a question. `window` is the place that was
     found for `base`, if it was grown itself; `unmarked` takes the marks out of what was rendered."""
     size = len(base.digests)
-    if not _FEWEST <= size < end or list(base.digests) != list(digests[:size]) or not _asks(messages[size - 1]):
+    if not _FEWEST <= size < end or tuple(base.digests) != tuple(digests[:size]) or not _asks(messages[size - 1]):
         return None
     start = next((at for at in range(size - 2, 0, -1) if _asks(messages[at])), None)
     places = {found.index: found.at for found in base.found[-(size - (start or 0)) :]}

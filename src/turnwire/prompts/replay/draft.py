@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from turnwire.prompts.message_cache import KnownMessage, without_carriers
+from turnwire.prompts.message_cache import KnownConversation
 from turnwire.prompts.notes import noted
 from turnwire.prompts.policy import PromptPlan
 from turnwire.prompts.prompt import BegunTurn, Prompt, Recall, RecalledTurn, Section
-from turnwire.prompts.recall.history import History, PrefixDigests
+from turnwire.prompts.recall.history import History
 from turnwire.prompts.replay.assembled import AssembledPrompt
 from turnwire.prompts.replay.continuation import ContinuedText, continued
 from turnwire.prompts.replay.foresight import Foresight
@@ -45,9 +45,11 @@ _ENDING = 24  # tokens of an output that are looked at for an end-of-turn mark
 
 
 class Shown(msgspec.Struct, frozen=True, gc=False):
-    """A conversation as the template gets it; `marks` are None where none were needed."""
+    """A conversation as the template gets it: its messages, and those `written` without thoughts that are only
+    carriers. `marks` are None where none were needed."""
 
     messages: Sequence[Message]
+    written: Sequence[Message]
     tools: Sequence[Tool]
     args: dict[str, Any]
     begun: str | None
@@ -83,43 +85,38 @@ class _HeadKeys(msgspec.Struct, frozen=True, gc=False):
 
 
 class Draft:
-    """The prompt of one conversation in its stable form. `offered` is what is known of its tools, `known` of each
-    message."""
+    """The prompt of one conversation in its stable form. `offered` is what is known of its tools, `known` of its
+    messages."""
 
     def __init__(
         self,
         builder: PromptBuilder,
-        messages: Sequence[Message],
-        tools: Sequence[Tool],
+        known: KnownConversation,
         offered: ToolSet,
-        known: Sequence[KnownMessage],
         shown: Shown,
         plan: PromptPlan,
         notes: list[Note],
     ) -> None:
         self._builder = builder
         self._traits = builder.traits
-        self._messages = messages
+        self._messages = known.messages
+        self._each = known.each
         self._shown = shown
-        self._tools = tools
+        self._tools = offered.tools
         self._plan = plan
         self._notes = notes
         self._splicer = TemplateSplicer(
             builder.template,
             builder.traits,
-            [
-                without_carriers(message) if each.control and shown.marks is not None else each.shown
-                for message, each in zip(shown.messages, known, strict=True)
-            ],
+            shown.written,
             shown.tools,
             notes,
             builder.end_tokens,
         )
-        self._digests = [each.digest for each in known]
-        self._prefixes = PrefixDigests(self._digests)
-        self._history = History(messages, self._digests, [each.said for each in known], offered)
+        self._prefixes = known.prefixes
+        self._digests = known.prefixes.digests
+        self._history = History(known.messages, self._digests, known.said, offered)
         self._frame = offered.digest(builder.template.stamp.encode())
-        self._sizes = [each.size for each in known]
         self._scope: str | None = None
         self._found = _Found({}, settled=False)
         self._keys: tuple[tuple[int, _SplicedTurn | None], _HeadKeys] | None = None
@@ -156,7 +153,7 @@ class Draft:
             else:
                 start = common_items(kept.text.digests, self._digests[:first]) if kept is not None else 0
                 shown = len(self._messages) - (start if self._traits.fixed_history else 0)
-        return sum(self._sizes[start:]) + _PER_MESSAGE * shown
+        return sum([each.size for each in self._each[start:]]) + _PER_MESSAGE * shown
 
     def _chain(self, end: int) -> bytes:
         """One digest of the messages before `end`."""
