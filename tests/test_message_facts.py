@@ -60,7 +60,7 @@ def told(known: KnownConversation) -> tuple[object, ...]:
     size = len(known.messages)
     parts = (known.prefixes, known.said)
     chains = [[part.before(place) for place in range(len(part.digests) + 1)] for part in parts]
-    return (known.messages, known.each, known.shown, known.control, known.held, known.size, size, chains)
+    return (known.messages, known.each, known.shown, known.calls, known.control, known.held, known.size, size, chains)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -413,6 +413,30 @@ def test_a_growing_conversation_is_neither_asked_for_nor_tokenized_again() -> No
         messages = (*messages, answer, Message(role="user", blocks=(TextBlock(text=f"Go {step + 1}"),)))
 
 
+def test_neither_the_last_question_nor_the_generation_header_is_tokenized_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    builder = PromptBuilder(default_template(), PrefixTokenizer(own()))
+    encode, encoded = builder.tokenizer.encode, list[str]()
+
+    def seen(text: str) -> list[int]:
+        encoded.append(text)
+        return encode(text)
+
+    monkeypatch.setattr(builder.tokenizer, "encode", seen)
+    messages: tuple[Message, ...] = (Message(role="user", blocks=(TextBlock(text="Question 0"),)),)
+    for step in range(8):
+        encoded.clear()
+        prompt = builder.build(Conversation(model="m", messages=messages))
+        anew = PromptBuilder(default_template(), own()).build(Conversation(model="m", messages=messages))
+        assert prompt.ids == anew.ids
+        if step > 1:
+            assert "".join(encoded).count("Question") == "".join(encoded).count(f"Question {step}") == 1
+            assert not [text for text in encoded if text.endswith(prompt.tail)]
+        answer = Message(role="assistant", blocks=(TextBlock(text=f"Answer {step}"),))
+        messages = (*messages, answer, Message(role="user", blocks=(TextBlock(text=f"Question {step + 1}"),)))
+
+
 # ---------------------------------------------------------------------------------------------------- bounded memory
 
 

@@ -27,6 +27,7 @@ from turnwire.prompts.replay.growing_text import RenderingCache
 from turnwire.prompts.replay.tokenized_text import TokenizedTextCache
 from turnwire.prompts.stability import StabilityOptions, stabilise
 from turnwire.prompts.templates.control_text import ControlText, Marks
+from turnwire.prompts.templates.messages import calls_of
 from turnwire.prompts.templates.probing.probe import probe
 from turnwire.prompts.templates.template import Renderer, TemplateFailure
 from turnwire.prompts.templates.traits import TemplateTraits
@@ -190,7 +191,7 @@ class PromptBuilder:
             or (begun is not None and control.in_text(begun))
         )
         if not found:
-            return Shown(known.messages, known.shown, offered.tools, plan.args, begun, None)
+            return Shown(known.messages, known.shown, known.calls, offered.tools, plan.args, begun, None)
         if self.content_control == "refuse":
             raise TemplateFailure(
                 "control", "content spells a control token of the model, and the operator allows none"
@@ -215,7 +216,7 @@ class PromptBuilder:
             without_carriers(message) if each.control else each.shown
             for message, each in zip(marked, known.each, strict=True)
         )
-        return Shown(marked, written, marked_tools, marks.value(plan.args), begun, marks)
+        return Shown(marked, written, calls_of(written), marked_tools, marks.value(plan.args), begun, marks)
 
 
 def _continued(begun: str, marks: Marks) -> str:

@@ -183,7 +183,8 @@ class ModelRuntime:
     async def prepare(self, inbound: Inbound[Any], tenant: str, session: str) -> tuple[Prompt, Verdict]:
         """The prompt, and whether it keeps the prefix of its `session`, as `session_key` names it."""
         conversation = inbound.conversation
-        await self._refuse_the_hopeless(conversation)
+        if self.writes_prompts and may_exceed(conversation, self.window):
+            await self._refuse_the_hopeless(conversation)
         prompt = await self.build(conversation, tenant)
         if not self.writes_prompts or self.shown(conversation):
             return prompt, Verdict(state="unseen")
@@ -213,8 +214,6 @@ class ModelRuntime:
 
     async def _refuse_the_hopeless(self, conversation: Conversation) -> None:
         """Refuse what cannot fit into the window before it is rendered and tokenized."""
-        if not self.writes_prompts or not may_exceed(conversation, self.window):
-            return
         count = partial(minimum_tokens, conversation, self.tokenizer, enough=self.window)
         least = await asyncio.get_running_loop().run_in_executor(self._threads, count)
         if least > self.window:

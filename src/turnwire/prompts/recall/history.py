@@ -140,8 +140,5 @@ def _undated(text: str) -> bytes:
 
 
 def _digest(*parts: bytes) -> bytes:
-    hashed = blake2b(digest_size=_SIZE)
-    for part in parts:
-        hashed.update(len(part).to_bytes(4, "little"))
-        hashed.update(part)
-    return hashed.digest()
+    sized = [piece for part in parts for piece in (len(part).to_bytes(4, "little"), part)]
+    return blake2b(b"".join(sized), digest_size=_SIZE).digest()

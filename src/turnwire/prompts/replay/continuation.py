@@ -27,11 +27,12 @@ _FEWEST = 6  # messages; a shorter conversation is rendered as quickly as its en
 
 class ContinuedText(msgspec.Struct, frozen=True, gc=False):
     """The whole text without marks, the spans in it that stay text, and where the first question begins in a rendering
-    of the last exchange alone."""
+    of the last exchange alone. At least the first `common` characters are those of the known text."""
 
     text: Text
     literal: Sequence[Span]
     shared: int
+    common: int
 
 
 def continued(
@@ -58,16 +59,16 @@ def continued(
         now = splicer.window(start, end, args)
         plain, literal = unmarked(now.whole)
 
-        def from_window(shared: int) -> ContinuedText:
+        def from_window(shared: int, common: int) -> ContinuedText:
             """The known text up to its question, and what the window shows from there on."""
             shift = places[start] - shared
             spans = [span for span in base.literal if span[1] <= asked]
             spans += [(first + shift, last + shift) for first, last in literal if last + shift > asked]
-            return ContinuedText(Text(base.text[:asked] + plain[asked - shift :], now.tail), spans, shared)
+            return ContinuedText(Text(base.text[:asked] + plain[asked - shift :], now.tail), spans, shared, common)
 
         # With the last question itself: words that an answer had listed may have been taken for the one before it.
         if window is not None and plain.startswith(base.text[places[start] : base.limit], window):
-            return from_window(window)
+            return from_window(window, base.limit)
         before, _ = unmarked(splicer.window(start, size, args).whole)
     except TemplateFailure:
         return None
@@ -79,7 +80,7 @@ def continued(
     # ... and what follows the last question changes nothing before it.
     if not plain.startswith(before[: asked + offset]):
         return None
-    return from_window(shared)
+    return from_window(shared, asked)
 
 
 def _asks(message: Message) -> bool:

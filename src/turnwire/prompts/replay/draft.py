@@ -30,7 +30,7 @@ from turnwire.prompts.templates.control_text import Marks
 from turnwire.prompts.templates.template import TemplateFailure
 from turnwire.token_ids import TokenIds
 from turnwire.tool_sets import ToolSet
-from turnwire.turns import Message, Note, ReasoningBlock, Tool
+from turnwire.turns import Message, Note, ReasoningBlock, Tool, ToolCallBlock
 
 if TYPE_CHECKING:
     from turnwire.prompts.builder import PromptBuilder
@@ -46,10 +46,11 @@ _ENDING = 24  # tokens of an output that are looked at for an end-of-turn mark
 
 class Shown(msgspec.Struct, frozen=True, gc=False):
     """A conversation as the template gets it: its messages, and those `written` without thoughts that are only
-    carriers. `marks` are None where none were needed."""
+    carriers, with their `calls`. `marks` are None where none were needed."""
 
     messages: Sequence[Message]
     written: Sequence[Message]
+    calls: Sequence[ToolCallBlock]
     tools: Sequence[Tool]
     args: dict[str, Any]
     begun: str | None
@@ -76,8 +77,9 @@ class _Found(msgspec.Struct, gc=False):
 
 
 class _HeadKeys(msgspec.Struct, frozen=True, gc=False):
-    """Digests of what a text depends on: all of it (`whole`), what all texts of its conversation have in common (its
-    `opening`), and what conversations with the same first message, tools and switches have (their `beginning`)."""
+    """Names of what a text depends on: all of it (`whole`), what all texts of its conversation have in common (its
+    `opening`), and what conversations with the same first message, tools and switches have (their `beginning`). Each is
+    made of digests."""
 
     whole: bytes
     opening: bytes
@@ -112,6 +114,7 @@ class Draft:
             shown.tools,
             notes,
             builder.end_tokens,
+            shown.calls,
         )
         self._prefixes = known.prefixes
         self._digests = known.prefixes.digests
@@ -155,10 +158,6 @@ class Draft:
                 shown = len(self._messages) - (start if self._traits.fixed_history else 0)
         return sum([each.size for each in self._each[start:]]) + _PER_MESSAGE * shown
 
-    def _chain(self, end: int) -> bytes:
-        """One digest of the messages before `end`."""
-        return self._prefixes.before(end)
-
     # ------------------------------------------------------------------------------------------ turns as tokens
 
     def _exact_turns(self, recall: Recall | None) -> _Found:
@@ -196,7 +195,7 @@ class Draft:
             scope.encode("utf-8", "surrogatepass"),
             self._frame,
             _encode([sorted(self._shown.args.items()), sorted(args.items()), self._plan.thinking, exact]),
-            self._chain(end),
+            self._prefixes.before(end),
         )
 
     def _recalled(self, position: int, recall: Recall | None, later: int | None) -> _SplicedTurn | None:
@@ -350,9 +349,9 @@ class Draft:
         if self._keys is None or self._keys[0] != (end, before):
             frame = _digest(self._frame, _encode(sorted(args.items())))
             keys = _HeadKeys(
-                _digest(b"head", frame, self._chain(end)),
-                _digest(b"opening", frame, self._chain(min(end, 2))),
-                _digest(b"beginning", frame, self._chain(min(end, 1))),
+                b"head" + frame + self._prefixes.before(end),
+                frame + self._prefixes.before(min(end, 2)),
+                frame + self._prefixes.before(min(end, 1)),
             )
             self._keys = ((end, before), keys)
         return self._keys[1], args
@@ -385,6 +384,7 @@ class Draft:
             end=end,
             tools=self._tools,
             literal=literal,
+            common=grows.common if grows is not None else 0,
             beside=beside.text if beside is not None else None,
         )
         # In the order in which a rendering of the whole text has them.
@@ -416,7 +416,7 @@ class Draft:
             b"bridge",
             self._frame,
             _encode([position, sorted(args.items())]),
-            self._chain(end),
+            self._prefixes.before(end),
             ending.encode("utf-8", "surrogatepass"),
         )
         piece = self._remembered(key)

@@ -113,13 +113,19 @@ def grown(
     tools: Sequence[Tool] = (),
     start: int = 0,
     literal: Sequence[tuple[int, int]] = (),
+    common: int = 0,
     beside: GrownText | None = None,
 ) -> GrownText:
-    """`text`, which shows `messages[start:end]`, perhaps `tools`, and ends with `tail`. `base` shows the same tools;
-    `beside` is another text that may begin like this one."""
+    """`text`, which shows `messages[start:end]`, perhaps `tools`, and ends with `tail`. `base` shows the same tools,
+    and at least its first `common` characters are those of `text`; `beside` is another text that may begin like this
+    one."""
     limit = len(text) - len(tail or "")
-    spans = LiteralSpans(literal)
-    kept = _kept(base, tokenizer, text, limit, digests, end, spans) if base is not None and start == 0 else 0
+    spans, theirs = LiteralSpans(literal), LiteralSpans(base.literal if base is not None else ())
+    kept = 0
+    if base is not None and start == 0:
+        common = min(common if common >= base.limit else shared_prefix(base.text, text), base.limit, limit)
+        same = common_items(base.digests, digests[:end])
+        kept = _kept(base, tokenizer, text, limit, common, same, spans, theirs)
     if base is None or kept == 0:
         labelling = label_messages(text, limit, messages, range(start, end))
         offered, unseen, tools_end = label_tools(text, limit, tools)
@@ -143,14 +149,21 @@ def grown(
     found = base.found[:kept] + labelling.found
     missed = [miss for miss in base.missed if miss[0] <= last.index] + labelling.missed
     place = next(at for at in range(len(base.labels) - 1, -1, -1) if base.labels[at].start == last.start)
-    before = base.starts[place]
+    first = base.starts[place]
     # The labels before that of the last message kept are those of the text it grew from, and so are their sections.
     fresh = labels_of(found[kept - 1 :], (), limit, tail=bool(tail), start=start, end=end, begins=place == 0)
-    ids, starts = tokenized(tokenizer, text, fresh, literal, at=last.start, before=before)
+    if common == base.limit and _goes_on(base, tokenizer, text, fresh[1:], spans, theirs):
+        before, header = base.starts[-1], _header_again(base, tokenizer, text, limit, spans, theirs)
+        stop = limit if header else len(text)
+        ids, starts = tokenized(tokenizer, text, fresh[1:], literal, at=base.limit, end=stop, before=before)
+        ids, starts = ids + header, [first, *starts]
+    else:
+        before = first
+        ids, starts = tokenized(tokenizer, text, fresh, literal, at=last.start, before=before)
     labels, starts = base.labels[:place] + fresh, base.starts[:place] + starts
     whole = base.ids.grown(before, ids)
     same = len(base.sections)
-    while same and base.sections[same - 1].end > before:
+    while same and base.sections[same - 1].end > first:
         same -= 1
     sections = base.sections[:same] + sections_of(fresh, starts[place:], len(whole))
     return GrownText(
@@ -176,14 +189,13 @@ def _kept(
     tokenizer: Tokenizer,
     text: str,
     limit: int,
-    digests: Sequence[bytes],
-    end: int,
+    common: int,
+    same: int,
     spans: LiteralSpans,
+    theirs: LiteralSpans,
 ) -> int:
     """How many found messages of `base` are found alike in `text`, and the last of them at a place where it can be
-    cut."""
-    common = min(shared_prefix(base.text, text), base.limit, limit)
-    same = common_items(base.digests, digests[:end])
+    cut. The texts share `common` characters and show `same` messages."""
     kept = len(base.found)
     while kept:
         last = base.found[kept - 1]
@@ -193,13 +205,47 @@ def _kept(
     if not kept:
         return 0
     last = base.found[kept - 1]
-    if base.tools_end > last.start or spans.within(0, last.start) != LiteralSpans(base.literal).within(0, last.start):
+    if base.tools_end > last.start or spans.within(0, last.start) != theirs.within(0, last.start):
         return 0
     # What was looked for in vain must not show in what is new, or a look at the whole text would have found it.
     for index, needle in base.missed:
         if index <= last.index and text.find(needle, max(0, last.start - len(needle)), limit) >= 0:
             return 0
     return kept
+
+
+def _goes_on(
+    base: GrownText,
+    tokenizer: Tokenizer,
+    text: str,
+    fresh: Sequence[Label],
+    spans: LiteralSpans,
+    theirs: LiteralSpans,
+) -> bool:
+    """Whether all that is new in `text`, which begins like `base` up to its generation header, begins there, and both
+    can be cut there."""
+    at = base.limit
+    return (
+        bool(fresh)
+        and fresh[0].start >= at == base.labels[-1].start
+        and spans.allow_cut(tokenizer, text, at)
+        and theirs.allow_cut(tokenizer, base.text, at)
+        and spans.within(0, at) == theirs.within(0, at)
+    )
+
+
+def _header_again(
+    base: GrownText, tokenizer: Tokenizer, text: str, limit: int, spans: LiteralSpans, theirs: LiteralSpans
+) -> list[int]:
+    """The ids of the generation header of `base`, which can be cut from what precedes it, if `text` ends with the same
+    and can be cut there too."""
+    alike = (
+        text[limit:] == base.text[base.limit :]
+        and spans.allow_cut(tokenizer, text, limit)
+        and not spans.within(limit, len(text))
+        and not theirs.within(base.limit, len(base.text))
+    )
+    return base.ids[base.starts[-1] :] if alike else []
 
 
 def common_items(one: Sequence[object], other: Sequence[object]) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from turnwire.prompts.templates.messages import CallNames, dress, dress_tools
+from turnwire.prompts.templates.messages import CallNames, calls_of, dress, dress_tools
 from turnwire.prompts.templates.probing.samples import mark, markers
 from turnwire.prompts.templates.template import Renderer, TemplateFailure, TemplateMessage
 from turnwire.prompts.templates.traits import TemplateTraits
@@ -36,7 +36,7 @@ class Text(msgspec.Struct, frozen=True, gc=False):
 
 class TemplateSplicer:
     """Writes the text of one conversation with one template. `messages` are in their stable form; `end_tokens` are the
-    tokens with which the model may end a turn."""
+    tokens with which the model may end a turn, `calls` all calls of the messages where they are known."""
 
     def __init__(
         self,
@@ -46,6 +46,7 @@ class TemplateSplicer:
         tools: Sequence[Tool],
         notes: list[Note],
         end_tokens: Sequence[str] = (),
+        calls: Sequence[ToolCallBlock] | None = None,
     ) -> None:
         self._template = template
         self._end_tokens = tuple(token for token in end_tokens if token)
@@ -53,11 +54,7 @@ class TemplateSplicer:
         self._messages = messages
         self._tools = tools
         self._notes = notes
-        self._names = CallNames(traits.call_ids)
-        for message in messages:
-            for block in message.blocks:
-                if type(block) is ToolCallBlock:
-                    self._names.call(block)
+        self._names = CallNames(traits.call_ids, calls_of(messages) if calls is None else calls)
 
     @property
     def any_tool(self) -> str:

@@ -101,12 +101,14 @@ def tokenized(
     literal: Sequence[tuple[int, int]] = (),
     *,
     at: int = 0,
+    end: int | None = None,
     before: int = 0,
 ) -> tuple[list[int], list[int]]:
-    """The ids of `text[at:]`, and for each label from there on how many tokens come before it, `before` of them before
-    `at`. The spans `literal` stay text whatever they spell. The text is cut where labels start at a token that allows
-    it; the count of any other label may be off by a token."""
+    """The ids of `text[at:end]`, and for each label from there on how many tokens come before it, `before` of them
+    before `at`. The spans `literal` stay text whatever they spell. The text is cut where labels start at a token that
+    allows it, as it must at `end`; the count of any other label may be off by a token."""
 
+    end = len(text) if end is None else end
     spans = LiteralSpans(literal)
 
     def encoded(start: int, end: int) -> list[int]:
@@ -126,7 +128,8 @@ def tokenized(
             counted += len(encoded(counted_at, label.start))
             counted_at = label.start
         starts.append(before + counted)
-    ids += encoded(cut, len(text))
+    if cut < end:
+        ids += encoded(cut, end)
     total = before + len(ids)
     # A count that is off by a token is lowered to the next one; those at cuts are exact, and stay.
     return ids, list(accumulate(reversed(starts), min, initial=total))[:0:-1]

@@ -88,7 +88,7 @@ class ControlText:
 
     def holds_mark(self, raw: bytes) -> bool:
         """Whether UTF-8 text holds the first choice of a mark, as it is or escaped."""
-        return _FIRST in raw or any(escaped in raw for escaped in _FIRST_ESCAPED)
+        return _FIRST in raw or (b"\\u" in raw and any(escaped in raw for escaped in _FIRST_ESCAPED))
 
     def first_marks(self) -> Marks:
         """Marks for content that is known not to hold the first choice."""

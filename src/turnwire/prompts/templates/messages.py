@@ -26,16 +26,19 @@ from turnwire.turns import (
     ToolResultBlock,
 )
 
-__all__ = ["CallNames", "dress", "dress_tools"]
+__all__ = ["CallNames", "calls_of", "dress", "dress_tools"]
 
 
 class CallNames:
-    """The ids calls go by in the prompt. Some models expect their own form and imitate any other they see."""
+    """The ids calls go by in the prompt, those of a conversation's `calls` in their order. Some models expect their own
+    form and imitate any other they see."""
 
-    def __init__(self, style: str) -> None:
+    def __init__(self, style: str, calls: Iterable[ToolCallBlock] = ()) -> None:
         self._style = style
         self._ids: dict[str, str] = {}
         self._names: dict[str, str] = {}
+        for call in calls:
+            self.call(call)
 
     def call(self, block: ToolCallBlock) -> str:
         """The id of a call, in the order calls are met."""
@@ -59,6 +62,11 @@ class CallNames:
         if self._style == "nine":
             return f"c{len(self._ids):08d}"
         return block.id
+
+
+def calls_of(messages: Iterable[Message]) -> list[ToolCallBlock]:
+    """Every call in the messages, in order."""
+    return [block for message in messages for block in message.blocks if type(block) is ToolCallBlock]
 
 
 def dress(

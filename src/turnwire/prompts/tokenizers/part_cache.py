@@ -64,6 +64,7 @@ class PrefixTokenizer:
         if max_bytes <= 0:
             raise ValueError("max_bytes must be positive")
         self._inner = inner
+        self.may_cut = inner.may_cut
         self._max_bytes = max_bytes
         self._cuts = inner.cuts
         self._direct: bool = getattr(inner, "fast", False)
@@ -111,9 +112,6 @@ class PrefixTokenizer:
 
     def encode_literal(self, text: str, literal: Sequence[tuple[int, int]]) -> list[int]:
         return encode_around(text, literal, self._inner.markers, self.encode, self._inner.encode_plain)
-
-    def may_cut(self, text: str, at: int) -> bool:
-        return self._inner.may_cut(text, at)
 
     def decode(self, ids: Sequence[int], *, skip_special: bool = False) -> str:
         return self._inner.decode(ids, skip_special=skip_special)
