@@ -17,6 +17,7 @@ from turnwire.turns import Message
 __all__ = ["ConversationMemory", "KnownMessages"]
 
 Messages: TypeAlias = tuple[Message, ...]
+_Key: TypeAlias = tuple[int, Message, Message, Message]
 
 _LOOKED_BACK = 8  # messages that a turn adds, at most, for what was known before it to be found
 
@@ -42,7 +43,7 @@ class ConversationMemory(Generic[K]):
         self._learn = learn
         self._max = max_bytes
         self._last: K | None = None
-        self._held: OrderedDict[tuple[int, Messages, Messages], K] = OrderedDict()
+        self._held: OrderedDict[_Key, K] = OrderedDict()
         self._bytes = 0
         self._lock = Lock()
 
@@ -65,7 +66,7 @@ class ConversationMemory(Generic[K]):
         for size in range(len(messages), max(len(messages) - _LOOKED_BACK, 0), -1):
             key = _key(messages, size)
             found = self._held.get(key)
-            # Of two conversations that begin and end alike, the last one is kept.
+            # Of two conversations that are looked for by the same, the last one is kept.
             if found is not None and found.messages == messages[:size]:
                 with self._lock:
                     if key in self._held:
@@ -84,7 +85,7 @@ class ConversationMemory(Generic[K]):
             while self._bytes > self._max:
                 self._drop(next(iter(self._held)))
 
-    def _drop(self, key: tuple[int, Messages, Messages]) -> None:
+    def _drop(self, key: _Key) -> None:
         dropped = self._held.pop(key, None)
         if dropped is not None:
             self._bytes -= dropped.size
@@ -93,5 +94,6 @@ class ConversationMemory(Generic[K]):
         return len(self._held)
 
 
-def _key(messages: Messages, size: int) -> tuple[int, Messages, Messages]:
-    return size, messages[:2], messages[max(size - 2, 0) : size]
+def _key(messages: Messages, size: int) -> _Key:
+    """By what the first `size` messages are looked for: few conversations have the same ones in these places."""
+    return size, messages[0], messages[size // 2], messages[size - 1]

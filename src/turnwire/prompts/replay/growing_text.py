@@ -46,9 +46,8 @@ class GrownText(msgspec.Struct, frozen=True, gc=False):
     @property
     def size(self) -> int:
         """Roughly its bytes."""
-        return (
-            2 * len(self.text) + _TOKEN_BYTES * len(self.ids) + 200 * len(self.labels) + 120 * len(self.literal) + 500
-        )
+        tokens = len(self.ids.packed)
+        return 2 * len(self.text) + _TOKEN_BYTES * tokens + 200 * len(self.labels) + 120 * len(self.literal) + 500
 
 
 class Rendering(msgspec.Struct, frozen=True, gc=False):
