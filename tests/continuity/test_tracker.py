@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwire.continuity import SessionTracker, Verdict, session_key, shared_prefix
+from turnwire.continuity import SessionTracker, Verdict, session_key, shared_prefix, sketch_of
 from turnwire.prompts.prompt import Prompt, Section
 from turnwire.turns import (
     Conversation,
@@ -366,6 +366,16 @@ def test_a_turn_that_was_cut_was_read_all_the_same() -> None:
     assert (again.state, again.shared) == ("held", 50)
     partly_kept = tracker.compare("k", prompt([*range(50), 777, 778]), turn(2))
     assert (partly_kept.state, partly_kept.turn, partly_kept.shared) == ("held", "cut", 50)
+
+
+def test_the_header_of_a_turn_is_the_last_one_of_its_prompt() -> None:
+    """Turns that are put in exactly have headers of their own before them."""
+    sections = (("message", 0, 20), ("generation", 1, 24), ("turn", 1, 40), ("message", 2, 50), ("generation", 3, 54))
+    asked = prompt(range(54), *sections)
+    tracker = SessionTracker()
+    tracker.remember("k", asked, turn(1), range(900, 950), turn="cut", cut=True)
+    assert tracker.compare("k", asked, turn(1)).shared == 50
+    assert sketch_of(asked, turn(1), turn="cut", cut=True).end == 50
 
 
 def test_a_clock_in_the_template_is_told_from_the_template_s_rule() -> None:

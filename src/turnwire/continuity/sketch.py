@@ -14,7 +14,7 @@ from itertools import takewhile
 import msgspec
 
 from turnwire.continuity.causes import Found, opening_marks
-from turnwire.continuity.tracker import BuiltPrompt, broken, broken_section
+from turnwire.continuity.tracker import BuiltPrompt, broken, broken_section, header_of
 from turnwire.continuity.verdict import Cause, Verdict
 from turnwire.message_facts import message_facts
 from turnwire.token_ids import packed_ids
@@ -59,7 +59,7 @@ def sketch_of(
 ) -> Sketch:
     """The sketch of a turn; of one that was `cut` only the prompt counts, without its generation header."""
     ids = packed_ids(prompt.ids)[:]
-    header = next((section.start for section in prompt.sections if section.kind == "generation"), len(ids))
+    header = header_of(prompt)
     if cut:
         del ids[header:]
     size = len(ids)

@@ -29,6 +29,7 @@ __all__ = [
     "SessionTracker",
     "broken",
     "broken_section",
+    "header_of",
     "session_key",
     "shared_prefix",
 ]
@@ -165,7 +166,7 @@ class SessionTracker:
         """Keep a finished turn: its prompt, what the model wrote, whether that held a thought, and its name. Of a turn
         that was `cut` only the prompt counts: nobody knows which part of the rest its client keeps."""
         ids = packed_ids(prompt.ids)[:]
-        header = next((section.start for section in prompt.sections if section.kind == "generation"), len(ids))
+        header = header_of(prompt)
         if cut:
             del ids[header:]
         else:
@@ -255,6 +256,12 @@ def _as_of(turn: _Turn, conversation: Conversation) -> Conversation:
             turns += 1
         role = message.role
     return conversation
+
+
+def header_of(prompt: BuiltPrompt) -> int:
+    """Where the generation header of the turn that a prompt asks for begins; turns that were put in have their own."""
+    headers = (section.start for section in reversed(prompt.sections) if section.kind == "generation")
+    return next(headers, len(prompt.ids))
 
 
 def broken_section(prompt: BuiltPrompt, shared: int) -> PromptSection | None:
