@@ -11,11 +11,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import aiohttp
 import msgspec
 
 from turnwire.engines.detection.signs import PATHS, Answer, ServerKind, identify, rows
 from turnwire.engines.failures import refusal
+from turnwire.engines.http.connections import Address
+from turnwire.engines.http.questions import Questions, Reply
 from turnwire.engines.interface import EngineError
 
 __all__ = ["ServerFacts", "ServerModel", "find_server"]
@@ -56,28 +57,26 @@ async def find_server(
     if api_key:
         headers |= {"Authorization": f"Bearer {api_key}", "x-api-key": api_key}
     headers["anthropic-version"] = "2023-06-01"
-    timeout = aiohttp.ClientTimeout(total=_SECONDS)
-    async with aiohttp.ClientSession(headers=headers, timeout=timeout) as session:
-        probe = _Probe(session, base, model)
-        answers = await probe.all(PATHS)
-        listed = answers["/v1/models"]
-        kind = kind or identify(answers)
-        if listed.status in (401, 403) and kind in (None, "anthropic"):
-            raise refusal("the server", listed.status, msgspec.json.encode(listed.body))
-        if kind is None:
-            raise EngineError(
-                "invalid_request",
-                f"{base} answers, but not as any server that is known here (GET /v1/models: HTTP {listed.status}). "
-                "Name its kind, as in openai:URL",
-            )
-        return await _FACTS.get(kind, _plain)(probe, kind, answers)
+    probe = _Probe(Questions(Address(base), headers), base, model)
+    answers = await probe.all(PATHS)
+    listed = answers["/v1/models"]
+    kind = kind or identify(answers)
+    if listed.status in (401, 403) and kind in (None, "anthropic"):
+        raise refusal("the server", listed.status, msgspec.json.encode(listed.body))
+    if kind is None:
+        raise EngineError(
+            "invalid_request",
+            f"{base} answers, but not as any server that is known here (GET /v1/models: HTTP {listed.status}). "
+            "Name its kind, as in openai:URL",
+        )
+    return await _FACTS.get(kind, _plain)(probe, kind, answers)
 
 
 class _Probe:
     """Short questions to one server."""
 
-    def __init__(self, session: aiohttp.ClientSession, base: str, model: str | None) -> None:
-        self._session = session
+    def __init__(self, questions: Questions, base: str, model: str | None) -> None:
+        self._questions = questions
         self.base = base
         self.model = model
 
@@ -93,26 +92,22 @@ class _Probe:
         return answers
 
     async def get(self, path: str) -> Answer:
-        async with self._session.get(self.base + path) as response:
-            return await _answer(response)
+        return _answer(await self._questions.ask(path, seconds=_SECONDS, most=_LARGEST))
 
     async def post(self, path: str, body: Mapping[str, object]) -> Answer:
+        data = msgspec.json.encode(body)
         try:
-            async with self._session.post(self.base + path, json=body) as response:
-                return await _answer(response)
-        except (aiohttp.ClientError, TimeoutError, OSError):
+            return _answer(await self._questions.ask(path, data, seconds=_SECONDS, most=_LARGEST))
+        except OSError:
             return Answer(0)
 
 
-async def _answer(response: aiohttp.ClientResponse) -> Answer:
-    said = await response.content.read(_LARGEST)
-    while len(said) < _LARGEST and (more := await response.content.read(_LARGEST - len(said))):
-        said += more
+def _answer(reply: Reply) -> Answer:
     try:
-        body: Any = msgspec.json.decode(said)
+        body: Any = msgspec.json.decode(reply.body)
     except msgspec.DecodeError:
-        body = said[:1000].decode("utf-8", "replace")
-    return Answer(response.status, body, response.headers.get("Server", ""))
+        body = reply.body[:1000].decode("utf-8", "replace")
+    return Answer(reply.status, body, reply.headers.get("server", ""))
 
 
 def _words(error: BaseException | None) -> str:

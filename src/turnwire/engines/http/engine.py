@@ -14,13 +14,13 @@ from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-import aiohttp
 import msgspec
 
 from turnwire.engines.bridge import refuse
 from turnwire.engines.failures import refusal
 from turnwire.engines.http.connections import Address, Connections
 from turnwire.engines.http.lines import LineReader
+from turnwire.engines.http.questions import Questions, Reply
 from turnwire.engines.http.sse import EventReader
 from turnwire.engines.http.stream import Reading, Stream
 from turnwire.engines.interface import (
@@ -39,7 +39,6 @@ __all__ = ["Call", "HTTPEngine", "Reading"]
 _T = TypeVar("_T")
 _encode = msgspec.json.Encoder().encode
 
-_CONNECT_SECONDS = 10.0
 _PROBE_SECONDS = 30.0
 _HEALTH_SECONDS = 5.0
 _EVERY = 4
@@ -69,7 +68,7 @@ class HTTPEngine(ABC):
         self._model = model
         self._key = api_key
         self._window: int | None = None
-        self._session: aiohttp.ClientSession | None = None
+        self._questions: Questions | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._address = Address(base_url)
         self._heads: dict[str, bytes] = {}
@@ -101,15 +100,8 @@ class HTTPEngine(ABC):
 
     async def start(self) -> EngineInfo:
         """Connect and discover."""
-        if self._session is None:
-            headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", **self._headers()}
-            self._session = aiohttp.ClientSession(
-                headers=headers,
-                connector=aiohttp.TCPConnector(force_close=True),
-                timeout=aiohttp.ClientTimeout(total=_PROBE_SECONDS, sock_connect=_CONNECT_SECONDS),
-                auto_decompress=False,
-                skip_auto_headers=("User-Agent",),
-            )
+        if self._connections is None:
+            self._questions = Questions(self._address, self._headers())
             self._connections = Connections(self._address, reuse=self.reuses_connections)
         return await self._discover()
 
@@ -135,13 +127,7 @@ class HTTPEngine(ABC):
 
     async def health(self) -> bool:
         """Whether the engine answers its health route."""
-        try:
-            timeout = aiohttp.ClientTimeout(total=_HEALTH_SECONDS)
-            route = f"{self._base}/health"
-            async with self._http.get(route, timeout=timeout, allow_redirects=False) as response:
-                return response.status == 200
-        except (aiohttp.ClientError, ConnectionError, TimeoutError, EngineError):
-            return False
+        return await self._status("/health") == 200
 
     async def embed(self, inputs: Sequence[str]) -> list[list[float]]:
         """Not offered unless the adapter says so."""
@@ -152,19 +138,13 @@ class HTTPEngine(ABC):
         connections, self._connections = self._connections, None
         if connections is not None:
             connections.close()
-        session, self._session = self._session, None
+        self._questions = None
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=1)
-        if session is not None:
-            await session.close()
+            _, late = await asyncio.wait(self._tasks, timeout=1)
+            for task in late:
+                task.cancel()
 
     # -------------------------------------------------------------------------------------------------- tools
-
-    @property
-    def _http(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            raise EngineError("unreachable", f"the {self.name} engine is not running")
-        return self._session
 
     def _room(self, request: GenerateRequest, reserve: int = 0) -> int | None:
         """How many tokens may be generated: what was asked, bounded by what the window has left (None: no bound)."""
@@ -211,17 +191,26 @@ class HTTPEngine(ABC):
             raise EngineError("internal", f"{self._base}{path} did not answer as {self.name} does: {error}") from error
 
     async def _ask_bytes(self, path: str, body: Mapping[str, object] | None = None) -> bytes:
-        data: Any = _encode(body) if body is not None else None
-        method = "GET" if body is None else "POST"
+        data = _encode(body) if body is not None else None
         try:
-            async with self._http.request(method, self._base + path, data=data, allow_redirects=False) as response:
-                said = await response.read()
-                if response.status != 200:
-                    location = response.headers.get("Location")
-                    raise refusal(self.name, response.status, said, location=location)
-                return said
-        except (aiohttp.ClientError, ConnectionError, TimeoutError) as error:
+            reply = await self._reply(path, data, _PROBE_SECONDS)
+        except OSError as error:
             raise self._unreachable(error) from error
+        if reply.status != 200:
+            raise refusal(self.name, reply.status, reply.body, location=reply.headers.get("location"))
+        return reply.body
+
+    async def _reply(self, path: str, body: bytes | None, seconds: float) -> Reply:
+        if self._questions is None:
+            raise EngineError("unreachable", f"the {self.name} engine is not running")
+        return await self._questions.ask(path, body, seconds=seconds)
+
+    async def _status(self, path: str) -> int:
+        """The status with which a path is answered soon; 0 where it is not."""
+        try:
+            return (await self._reply(path, None, _HEALTH_SECONDS)).status
+        except (OSError, EngineError):
+            return 0
 
     async def _maybe(self, path: str, kind: type[_T], body: Mapping[str, object] | None = None) -> _T | None:
         """Like `_ask`, for what not every version answers."""
@@ -253,7 +242,7 @@ class HTTPEngine(ABC):
             except EngineError:
                 return
 
-        if self._session is not None:
+        if self._questions is not None:
             task = asyncio.get_running_loop().create_task(send())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

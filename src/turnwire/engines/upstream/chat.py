@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-import aiohttp
 import msgspec
 
 from turnwire.engines.failures import KeyRefused, failure
@@ -335,11 +334,7 @@ class OpenAIEngine(HTTPEngine):
 
     async def health(self) -> bool:
         """Whether the model list answers; hosted servers have no health route."""
-        try:
-            async with self._http.get(f"{self._base}/models", timeout=aiohttp.ClientTimeout(total=5)) as response:
-                return response.status < 500
-        except (aiohttp.ClientError, ConnectionError, TimeoutError, EngineError):
-            return False
+        return 0 < await self._status("/models") < 500
 
     async def embed(self, inputs: Sequence[str]) -> list[list[float]]:
         """Embeddings by the same server."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import aiohttp
 import msgspec
 
 from turnwire.engines.failures import KeyRefused
@@ -211,8 +210,4 @@ class MessagesEngine(HTTPEngine):
 
     async def health(self) -> bool:
         """Whether the model list answers; hosted servers have no health route."""
-        try:
-            async with self._http.get(f"{self._base}/models", timeout=aiohttp.ClientTimeout(total=5)) as response:
-                return response.status < 500
-        except (aiohttp.ClientError, ConnectionError, TimeoutError, EngineError):
-            return False
+        return 0 < await self._status("/models") < 500
