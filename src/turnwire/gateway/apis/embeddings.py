@@ -6,7 +6,7 @@ engine without embeddings is an error that says so, never a made-up vector.
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -35,7 +35,7 @@ class EmbeddingRoutes:
         arrival = await read_arrival(request.scope, request.receive, self._gateway.max_body)
         asked = embeddings.decode(arrival.body, limits=self._gateway.limits.wire)
         runtime = self._runtime(asked.model)
-        texts, tokens = await asyncio.to_thread(_texts, asked, runtime)
+        texts, tokens = await runtime.in_thread(partial(_texts, asked, runtime))
         try:
             vectors = await runtime.engine.embed(texts)
         except EngineError as error:

@@ -5,8 +5,8 @@ Promise: exact, by the same prompt builder and tokenizer that a turn uses.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -60,7 +60,7 @@ class TokenRoutes:
         if asked.conversation is not None:
             ids = (await runtime.build(asked.conversation, arrival.tenant)).ids
         else:
-            ids = await _at_leisure(len(asked.text), runtime.tokenizer.encode, asked.text)
+            ids = await _at_leisure(runtime, len(asked.text), runtime.tokenizer.encode, asked.text)
         decode = runtime.tokenizer.decode
         strings = [decode([token]) for token in ids] if asked.strings else None
         return Response(tokenize.encode_ids(ids, strings, runtime.window), media_type="application/json")
@@ -73,13 +73,13 @@ class TokenRoutes:
         _counted_here(runtime)
         if any(token >= runtime.tokenizer.vocab_size for token in asked.tokens):
             raise TurnFailure("invalid_request", f"tokens: ids go from 0 to {runtime.tokenizer.vocab_size - 1}.")
-        text = await _at_leisure(len(asked.tokens), runtime.tokenizer.decode, asked.tokens)
+        text = await _at_leisure(runtime, len(asked.tokens), runtime.tokenizer.decode, asked.tokens)
         return Response(msgspec.json.encode({"prompt": text}), media_type="application/json")
 
 
-async def _at_leisure(size: int, work: Callable[[A], T], argument: A) -> T:
+async def _at_leisure(runtime: ModelRuntime, size: int, work: Callable[[A], T], argument: A) -> T:
     """Large work is done beside the event loop."""
-    return work(argument) if size < ModelRuntime.INLINE_BYTES else await asyncio.to_thread(work, argument)
+    return work(argument) if size < runtime.INLINE_BYTES else await runtime.in_thread(partial(work, argument))
 
 
 def _counted_here(runtime: ModelRuntime) -> None:

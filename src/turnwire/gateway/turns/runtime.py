@@ -1,16 +1,16 @@
 """A served model: its prompt builder, dialect, engine and what it remembers of earlier turns.
 
 Promise: everything that belongs to one model id is here and nothing else; big prompts are rendered and tokenized off
-the event loop.
+the event loop, but for the first ones of a process, which do not wait until a thread has been prepared.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ModelRuntime", "SharedSessions"]
 
+_T = TypeVar("_T")
+
 _DEFAULTS = ("max_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty")
 """What a model may have defaults for."""
 
@@ -63,6 +65,11 @@ class ModelRuntime:
     # A prompt of which so many bytes are new is built on the event loop: a thread costs more than it saves.
     INLINE_BYTES = 4096
     INLINE_MESSAGES = 500
+    # The same until a thread has used the tokenizer. The first time takes it longer than such a prompt takes here, and
+    # memory that a gateway of small prompts never needs; so it comes when the first turn that has one waits for its
+    # engine, so many seconds later.
+    FIRST_BYTES = 256 * 1024
+    PREPARE_S = 0.5
     # How long the last bytes of a turn wait for it to be where other processes find it, while the store answers: longer
     # than it takes to see that it does not.
     WRITE_S = 2.5
@@ -119,12 +126,12 @@ class ModelRuntime:
         self._recalled = RecallCache(max_tokens=builder.bounds.recalled)
         self._tracker = tracker if tracker is not None else SessionTracker()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="prompt")
+        self._thread_used: asyncio.Future[Any] | None = None
 
-    async def warm(self) -> None:
-        """Use the tokenizer once on the event loop and once in a thread that writes prompts: its first use in a thread
-        takes tens of milliseconds, which no turn should wait for."""
+    def warm(self) -> None:
+        """Use the tokenizer once on the event loop: its first use takes a tenth of a second, which no turn should wait
+        for."""
         self.tokenizer.encode("Ready.")
-        await asyncio.get_running_loop().run_in_executor(self._threads, self.tokenizer.encode, "Ready.")
 
     async def build(self, conversation: Conversation, tenant: str) -> Prompt:
         """The prompt of a conversation, with earlier turns replayed exactly where they can be recalled; an empty one
@@ -155,16 +162,30 @@ class ModelRuntime:
         )
         try:
             draft: Draft | None = None
+            used = self._thread_used
+            most = self.INLINE_BYTES if used is not None and used.done() else self.FIRST_BYTES
             if len(conversation.messages) <= self.INLINE_MESSAGES and (store is None or not store.waits):
-                draft = self.builder.begin(conversation, recall, most=self.INLINE_BYTES)
-            if draft is not None and draft.work <= self.INLINE_BYTES:
+                draft = self.builder.begin(conversation, recall, most=most)
+            if draft is not None and (work := draft.work) <= most:
+                if work > self.INLINE_BYTES:
+                    asyncio.get_running_loop().call_later(self.PREPARE_S, self._prepare_thread)
                 return draft.finish()
             finish = draft.finish if draft is not None else partial(self.builder.build, conversation, recall)
-            return await asyncio.get_running_loop().run_in_executor(self._threads, finish)
+            return await self.in_thread(finish)
         except TemplateFailure as failure:
             raise TurnFailure(
                 "invalid_request", f"The model's chat template refuses this conversation: {failure}"
             ) from None
+
+    def _prepare_thread(self) -> None:
+        if self._thread_used is None:
+            self.in_thread(partial(self.tokenizer.encode, "Ready."))
+
+    def in_thread(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
+        """Do work that uses the tokenizer in one of the threads that may: each takes memory for it."""
+        doing = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        self._thread_used = self._thread_used or doing
+        return doing
 
     def raw_prompt(self, prompt: str | tuple[int, ...]) -> Prompt:
         """A prompt that goes to the engine as it came."""
