@@ -27,7 +27,7 @@ from turnwire.gateway.stores.journal import open_journal
 from turnwire.gateway.stores.responses import ResponseStore
 from turnwire.gateway.stores.store import Retention, open_store
 from turnwire.gateway.telemetry.capturing import open_capture
-from turnwire.gateway.telemetry.journal import Journal, summary_of
+from turnwire.gateway.telemetry.journal import Journal, TurnSummary, ended_turn, summary_of
 from turnwire.gateway.telemetry.kept_turns import KeptTurns
 from turnwire.gateway.telemetry.metrics import Metrics
 from turnwire.gateway.telemetry.pushing import open_pushed_metrics
@@ -167,33 +167,34 @@ class Gateway:
             if self.capturing is not None:
                 self.capturing.forget(turn)
             return
-        summary = summary_of(turn)
-        self.metrics.observe_turn(turn, summary)
-        self.usage.count(
-            summary.key,
-            prompt=summary.prompt_tokens,
-            cached=summary.cached_tokens,
-            output=summary.output_tokens,
-        )
+        ended, usage = ended_turn(turn), turn.outcome.usage
+        self.metrics.observe_turn(turn, ended)
+        self.usage.count(ended.key, prompt=usage.prompt, cached=usage.cached, output=usage.output)
         if turn.outcome.failure is not None:
             # One that is also refused with a status comes by `refused` once more.
             self._counted.add(turn.outcome.failure)
         if turn.continuity.lost:
             log.warning("turn %s: %s", turn.turn_id, sentence(turn.continuity))
-        self.journal.add(summary)
-        if self.kept_turns is not None:
-            self.kept_turns.add(summary)
+        self.journal.add(ended)
         if log.isEnabledFor(logging.INFO):
-            log.info("%s", summary.line, extra={"turnwire": msgspec.structs.asdict(summary)})
+            log.info("%s", ended.line, extra={"turnwire": ended})
         if self.recorder is not None:
             self.recorder.write(turn)
+        views = (self.kept_turns, self.capturing, self.tracing, self.pushed_metrics)
+        if any(views):
+            self._show(turn, summary_of(ended))
+        self.next_prompts.finished(turn)
+
+    def _show(self, turn: TurnRecord[Any], summary: TurnSummary) -> None:
+        """Give a turn that is over to whoever keeps or sends summaries."""
+        if self.kept_turns is not None:
+            self.kept_turns.add(summary)
         if self.capturing is not None:
             self.capturing.end(turn, summary)
         if self.tracing is not None:
             self.tracing.turn(turn, summary)
         if self.pushed_metrics is not None:
             self.pushed_metrics.turn(summary)
-        self.next_prompts.finished(turn)
 
 
 def _catalog_entries(runtime: ModelRuntime) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """What the gateway remembers and logs of finished turns: numbers, codes and ids, never payloads.
 
-Promise: bounded. A summary holds nothing that a client or a model wrote, beyond the ids that name its session and
-tenant; the log has one line per turn, as text or as JSON.
+Promise: bounded. What is kept of a turn holds nothing that a client or a model wrote, beyond the ids that name its
+session and tenant; a summary is made of it when somebody reads it. The log has one line per turn, as text or as JSON.
 """
 
 from __future__ import annotations
@@ -9,22 +9,27 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from turnwire.continuity import Verdict, sentence
 from turnwire.continuity import header as prefix_header
-from turnwire.continuity import sentence
-from turnwire.gateway.turns.record import TurnRecord
+from turnwire.engines.interface import Route
+from turnwire.gateway.turns.record import BlockTimes, TurnRecord
+from turnwire.prompts.prompt import Section
+from turnwire.turns import TurnContext, Usage
 
 __all__ = [
+    "EndedTurn",
     "Journal",
     "JsonLines",
     "Span",
     "TurnFilter",
     "TurnSummary",
+    "ended_turn",
     "sections_of",
     "spans_of",
     "start_log",
@@ -34,6 +39,8 @@ __all__ = [
 _STANDARD = "turnwire"
 _MOST_SECTIONS = 40
 _MOST_SPANS = 200
+_MOST_KEPT = 256
+"""Sections of a prompt, and blocks of an answer, up to which a turn takes no more memory than a summary may."""
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -94,54 +101,128 @@ class TurnSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def speed(self) -> float | None:
         """Output tokens a second after the first token."""
-        if self.first_token is None or self.seconds <= self.first_token or self.output_tokens < 2:
-            return None
-        return (self.output_tokens - 1) / (self.seconds - self.first_token)
+        return _speed(self.output_tokens, self.seconds, self.first_token)
+
+
+def _speed(tokens: int, seconds: float, first: float | None) -> float | None:
+    return None if first is None or seconds <= first or tokens < 2 else (tokens - 1) / (seconds - first)
+
+
+class EndedTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of a turn that is over: small parts of its record, and nothing that is made of them. `at` is unix
+    seconds, other times are monotonic; `notes` are codes."""
+
+    turn_id: str
+    at: float
+    api: str
+    model: str
+    tenant: str
+    key: str
+    context: TurnContext
+    finish: str
+    failure: str | None
+    usage: Usage
+    calls: int
+    started: float
+    first_token: float | None
+    ended: float
+    silence: float
+    verdict: Verdict
+    notes: tuple[str, ...]
+    route: Route | None
+    blocks: Sequence[BlockTimes]
+    sections: Sequence[Section]
+
+    @property
+    def session(self) -> str | None:
+        """The session that its client named."""
+        return self.context.session
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return round(self.ended - self.started, 4)
+
+    @property
+    def waited(self) -> float | None:
+        """How long its client waited for the first token."""
+        return None if self.first_token is None else round(self.first_token - self.started, 4)
 
     @property
     def line(self) -> str:
         """For a log that people read."""
-        first = "-" if self.first_token is None else f"{self.first_token:.3f}"
-        speed = "-" if self.speed is None else f"{self.speed:.1f}"
+        context, usage, route = self.context, self.usage, self.route
+        seconds, first = self.seconds, self.waited
+        speed = _speed(usage.output, seconds, first)
         return (
-            f"turn {self.turn_id} {self.api} {self.model} prompt={self.prompt_tokens} cached={self.cached_tokens} "
-            f"output={self.output_tokens} seconds={self.seconds:.3f} first={first} tok/s={speed} finish={self.finish} "
-            f"session={self.session or '-'} client={self.client or '-'} tenant={self.tenant} key={self.key or '-'} "
-            f"worker={self.worker or '-'} route={self.route or '-'} prefix={self.prefix} "
+            f"turn {self.turn_id} {self.api} {self.model} prompt={usage.prompt} cached={usage.cached} "
+            f"output={usage.output} seconds={seconds:.3f} first={'-' if first is None else f'{first:.3f}'} "
+            f"tok/s={'-' if speed is None else f'{speed:.1f}'} finish={self.finish} "
+            f"session={context.session or '-'} client={context.client or '-'} tenant={self.tenant} "
+            f"key={self.key or '-'} worker={route.worker if route is not None else '-'} "
+            f"route={route.why if route is not None else '-'} prefix={prefix_header(self.verdict)} "
             f"notes={','.join(self.notes) or '-'}"
         )
 
 
-def summary_of(turn: TurnRecord[Any]) -> TurnSummary:
-    """The summary of a turn that is over."""
+def ended_turn(turn: TurnRecord[Any]) -> EndedTurn:
+    """What is kept of a turn that is over."""
     outcome, verdict = turn.outcome, turn.continuity
     assert outcome is not None
-    context = turn.inbound.conversation.context
-    first = turn.first_token
-    sections, layout = sections_of(turn)
-    return TurnSummary(
+    inbound, prompt = turn.inbound, turn.prompt
+    noted = inbound.notes or prompt.notes or outcome.notes
+    return EndedTurn(
         turn_id=turn.turn_id,
-        at=round(time.time(), 3),
+        at=time.time(),
         api=turn.api,
         model=turn.runtime.id,
+        tenant=turn.tenant,
+        key=turn.key,
+        context=inbound.conversation.context,
+        finish=turn.finish,
+        failure=outcome.failure.kind if outcome.failure else None,
+        usage=outcome.usage,
+        calls=len(outcome.call_ids),
+        started=turn.started,
+        first_token=turn.first_token,
+        ended=time.monotonic(),
+        silence=turn.silence,
+        # The detail repeats words of the prompt.
+        verdict=msgspec.structs.replace(verdict, detail="") if verdict.detail else verdict,
+        notes=tuple(sorted({note.code for note in turn.notes})) if noted else (),
+        route=turn.route,
+        blocks=turn.blocks,
+        sections=prompt.sections,
+    )
+
+
+def summary_of(turn: EndedTurn) -> TurnSummary:
+    """The summary of a turn that is over."""
+    context, usage, verdict, route = turn.context, turn.usage, turn.verdict, turn.route
+    sections, layout = sections_of(turn.sections)
+    return TurnSummary(
+        turn_id=turn.turn_id,
+        at=round(turn.at, 3),
+        api=turn.api,
+        model=turn.model,
         tenant=turn.tenant,
         key=turn.key,
         session=context.session,
         turn_class=context.turn_class,
         finish=turn.finish,
-        failure=outcome.failure.kind if outcome.failure else None,
-        prompt_tokens=outcome.usage.prompt,
-        cached_tokens=outcome.usage.cached,
-        output_tokens=outcome.usage.output,
-        reasoning_tokens=outcome.usage.reasoning,
-        calls=len(outcome.call_ids),
-        first_token=None if first is None else round(first - turn.started, 4),
-        seconds=round(time.monotonic() - turn.started, 4),
+        failure=turn.failure,
+        prompt_tokens=usage.prompt,
+        cached_tokens=usage.cached,
+        output_tokens=usage.output,
+        reasoning_tokens=usage.reasoning,
+        calls=turn.calls,
+        first_token=turn.waited,
+        seconds=turn.seconds,
         silence=round(turn.silence, 3),
         prefix=prefix_header(verdict),
         lost=verdict.lost,
         cause=verdict.cause if verdict.lost else None,
-        notes=tuple(sorted({note.code for note in turn.notes})),
+        notes=turn.notes,
         story=sentence(verdict),
         fix=verdict.words.fix if verdict.words is not None else "",
         compared=verdict.turn,
@@ -149,20 +230,20 @@ def summary_of(turn: TurnRecord[Any]) -> TurnSummary:
         parent=context.parent,
         agent=context.agent,
         client=context.client,
-        worker=turn.route.worker if turn.route is not None else None,
-        route=turn.route.why if turn.route is not None else None,
-        predicted=turn.route.cached if turn.route is not None and turn.route.why != "only" else None,
-        pending=turn.route.pending if turn.route is not None else 0,
-        queued=round(turn.route.queued, 4) if turn.route is not None else 0.0,
-        spans=spans_of(turn),
+        worker=route.worker if route is not None else None,
+        route=route.why if route is not None else None,
+        predicted=route.cached if route is not None and route.why != "only" else None,
+        pending=route.pending if route is not None else 0,
+        queued=round(route.queued, 4) if route is not None else 0.0,
+        spans=spans_of(turn, turn.ended),
         sections=sections,
         layout=layout,
     )
 
 
-def spans_of(turn: TurnRecord[Any], now: float | None = None) -> tuple[Span, ...]:
-    """The parts of a turn so far, in order; the middle of very many is one part of kind `more`."""
-    began, now = turn.started, time.monotonic() if now is None else now
+def spans_of(turn: TurnRecord[Any] | EndedTurn, now: float) -> tuple[Span, ...]:
+    """The parts of a turn until `now`, in order; the middle of very many is one part of kind `more`."""
+    began = turn.started
     first = turn.first_token if turn.first_token is not None else now
     queued = turn.route.queued if turn.route is not None else 0.0
     spans = [Span(kind="queue", start=0.0, end=round(queued, 4))] if queued >= 0.001 else []
@@ -182,15 +263,15 @@ def spans_of(turn: TurnRecord[Any], now: float | None = None) -> tuple[Span, ...
     return tuple(spans)
 
 
-def sections_of(turn: TurnRecord[Any]) -> tuple[dict[str, int], tuple[tuple[str, int], ...]]:
-    """The prompt's tokens by the kind of section that they came from, and its layout: the sections in order, each with
+def sections_of(sections: Sequence[Section]) -> tuple[dict[str, int], tuple[tuple[str, int], ...]]:
+    """A prompt's tokens by the kind of section that they came from, and its layout: the sections in order, each with
     its tokens. In the layout neighbours of one kind are one; the middle of a long conversation is one section of kind
     `more`."""
     sizes: dict[str, int] = {}
     kinds: list[str] = []
     counts: list[int] = []
     last = ""
-    for section in turn.prompt.sections:
+    for section in sections:
         kind, size = section.kind, section.end - section.start
         if kind in sizes:
             sizes[kind] += size
@@ -228,13 +309,16 @@ class Journal:
     """The last turns of this process, newest first."""
 
     def __init__(self, size: int) -> None:
-        self._turns: deque[TurnSummary] = deque(maxlen=size)
+        self._turns: deque[EndedTurn | TurnSummary] = deque(maxlen=size)
         self._listeners: set[Callable[[TurnSummary], None]] = set()
 
-    def add(self, summary: TurnSummary) -> None:
-        self._turns.appendleft(summary)
-        for listener in tuple(self._listeners):
-            listener(summary)
+    def add(self, turn: EndedTurn) -> None:
+        small = len(turn.sections) <= _MOST_KEPT and len(turn.blocks) <= _MOST_KEPT
+        self._turns.appendleft(turn if small else summary_of(turn))
+        if self._listeners:
+            summary = summary_of(turn)
+            for listener in tuple(self._listeners):
+                listener(summary)
 
     def listen(self, listener: Callable[[TurnSummary], None]) -> Callable[[], None]:
         """Call `listener` with every turn from now on; what is returned ends that."""
@@ -243,24 +327,26 @@ class Journal:
 
     def last(self, limit: int, wanted: TurnFilter | None = None) -> Iterator[TurnSummary]:
         """At most `limit` of them, of those that are wanted."""
-        for summary in self._turns:
+        for turn in self._turns:
             if limit <= 0:
                 return
-            if wanted is None or wanted.fits(summary.turn_id, summary.session, summary.model):
+            if wanted is None or wanted.fits(turn.turn_id, turn.session, turn.model):
                 limit -= 1
-                yield summary
+                yield summary_of(turn) if isinstance(turn, EndedTurn) else turn
 
 
 class JsonLines(logging.Formatter):
-    """A log record as one line of JSON; what a caller passes as `extra={"turnwire": {...}}` becomes fields."""
+    """A log record as one line of JSON; what a caller passes as `extra={"turnwire": {...}}` becomes fields, of a turn
+    that is over the fields of its summary."""
 
     def format(self, record: logging.LogRecord) -> str:
+        told = getattr(record, _STANDARD, {})
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **getattr(record, _STANDARD, {}),
+            **(msgspec.structs.asdict(summary_of(told)) if isinstance(told, EndedTurn) else told),
         }
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)

@@ -21,7 +21,7 @@ from prometheus_client import (
 
 from turnwire.engines.pool.pool import PoolStatistics, WorkerPool
 from turnwire.engines.pool.read_ahead import ReadAheadStatistics
-from turnwire.gateway.telemetry.journal import TurnSummary
+from turnwire.gateway.telemetry.journal import EndedTurn
 from turnwire.gateway.turns.record import TurnRecord
 
 __all__ = ["Metrics"]
@@ -179,35 +179,35 @@ class Metrics:
         self._ahead_seen: dict[str, ReadAheadStatistics] = {}
         self._seen: dict[str, PoolStatistics] = {}
 
-    def observe_turn(self, turn: TurnRecord[Any], summary: TurnSummary) -> None:
+    def observe_turn(self, turn: TurnRecord[Any], ended: EndedTurn) -> None:
         """Count a turn that is over."""
-        outcome, model = turn.outcome, summary.model
-        assert outcome is not None
-        labels = (summary.api, model, summary.key, self._tenant(summary.tenant), summary.finish)
-        ended = self._ended.get(labels)
-        if ended is None:
-            ended = self._ended[labels] = _Ended()
-        usage = outcome.usage
-        ended.turns += 1
-        ended.prompt += usage.prompt
-        ended.cached += usage.cached
-        ended.output += usage.output
-        ended.reasoning += usage.reasoning
-        ended.silence += summary.silence
-        self._seconds.setdefault((summary.api, model), []).append(summary.seconds)
-        if summary.first_token is not None:
-            self._first_tokens.setdefault((model, turn.continuity.state), []).append(summary.first_token)
-        if summary.lost:
-            self.wasted.labels(model, summary.cause).inc(summary.lost)
-        if summary.failure is not None:
-            self.failures.labels(summary.api, summary.failure).inc()
+        model, usage, verdict = ended.model, ended.usage, ended.verdict
+        labels = (ended.api, model, ended.key, self._tenant(ended.tenant), ended.finish)
+        sums = self._ended.get(labels)
+        if sums is None:
+            sums = self._ended[labels] = _Ended()
+        sums.turns += 1
+        sums.prompt += usage.prompt
+        sums.cached += usage.cached
+        sums.output += usage.output
+        sums.reasoning += usage.reasoning
+        sums.silence += ended.silence
+        self._seconds.setdefault((ended.api, model), []).append(ended.seconds)
+        if ended.waited is not None:
+            self._first_tokens.setdefault((model, verdict.state), []).append(ended.waited)
+        if verdict.lost:
+            self.wasted.labels(model, verdict.cause).inc(verdict.lost)
+        if ended.failure is not None:
+            self.failures.labels(ended.api, ended.failure).inc()
         for seconds in turn.dispatches:
-            self.dispatch.labels(summary.api).observe(seconds)
-        self._observe_route(turn, model)
-        for note in turn.notes:
-            self.notes.labels(note.code).inc()
-            if note.code.startswith("rescue."):
-                self.rescues.labels(model, note.code.removeprefix("rescue.")).inc()
+            self.dispatch.labels(ended.api).observe(seconds)
+        if ended.route is not None:
+            self._observe_route(turn, model)
+        if ended.notes:
+            for note in turn.notes:
+                self.notes.labels(note.code).inc()
+                if note.code.startswith("rescue."):
+                    self.rescues.labels(model, note.code.removeprefix("rescue.")).inc()
         self._waiting += 1
         if self._waiting >= _MOST_TURNS:
             self._take_over()
