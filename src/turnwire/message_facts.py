@@ -7,6 +7,7 @@ are looked at. What is kept is bounded, and may be shared by threads.
 from __future__ import annotations
 
 import sys
+from hashlib import blake2b
 
 import msgspec
 
@@ -20,12 +21,17 @@ _MOST_BYTES = 16 * 1024 * 1024
 _BLOCK = 160  # bytes of a block beside its text
 
 
+def _named(question: Message | None) -> str:
+    return blake2b(msgspec.msgpack.encode(question), digest_size=12).hexdigest()
+
+
 class MessageFacts(msgspec.Struct, frozen=True, gc=False):
     """`turns` counts assistant turns, of which adjacent messages are one, and `characters` those of the text that every
     template shows: all but the model's. `images` are in the order of the prompt, `size` is roughly the bytes. `answers`
     are the places of assistant messages, `thoughtful` of those with thoughts; the running tool loop begins at `loop`,
-    after the last user message that brings no results. `silent`: some message holds nothing. `plain`: a system text
-    perhaps, then questions or single results and answers by turns, with nothing in them that prompts leave out."""
+    after the last user message that brings no results; `opening` names the first user message. `silent`: some message
+    holds nothing. `plain`: a system text perhaps, then questions or single results and answers by turns, with nothing
+    in them that prompts leave out."""
 
     messages: tuple[Message, ...] = ()
     turns: int = 0
@@ -35,6 +41,7 @@ class MessageFacts(msgspec.Struct, frozen=True, gc=False):
     answers: tuple[int, ...] = ()
     thoughtful: tuple[int, ...] = ()
     loop: int = 0
+    opening: str = _named(None)
     silent: bool = False
     plain: bool = True
 
@@ -52,7 +59,7 @@ def _learnt(before: MessageFacts | None, messages: tuple[Message, ...]) -> Messa
     start = len(known.messages)
     last = messages[start - 1].role if start else ""
     turns, characters, size = known.turns, known.characters, known.size
-    loop, silent, plain = known.loop, known.silent, known.plain
+    loop, opening, silent, plain = known.loop, known.opening, known.silent, known.plain
     images: list[ImageBlock] = []
     answers: list[int] = []
     thoughtful: list[int] = []
@@ -63,6 +70,8 @@ def _learnt(before: MessageFacts | None, messages: tuple[Message, ...]) -> Messa
         plain = plain and _is_plain(message, last)
         if ImageBlock in kinds or ToolResultBlock in kinds:
             images += message.images
+        if message.role == "user" and opening == _NOTHING.opening:
+            opening = _named(message)
         if message.role == "assistant":
             answers.append(place)
             if ReasoningBlock in kinds:
@@ -82,6 +91,7 @@ def _learnt(before: MessageFacts | None, messages: tuple[Message, ...]) -> Messa
         known.answers + tuple(answers),
         known.thoughtful + tuple(thoughtful),
         loop,
+        opening,
         silent,
         plain,
     )

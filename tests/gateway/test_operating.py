@@ -181,7 +181,7 @@ async def test_a_key_over_its_budget_waits_for_the_next_day(serve: Serve, tmp_pa
 
 def test_budgets_end_with_their_day_and_month() -> None:
     now = [datetime(2026, 12, 31, 23, 0, tzinfo=UTC)]
-    ledger = UsageLedger(now=lambda: now[0])
+    ledger = UsageLedger(clock=lambda: now[0].timestamp())
     daily = Key(name="a", hash="", tokens_per_day=100)
     monthly = Key(name="a", hash="", tokens_per_month=150)
     ledger.count("a", prompt=1_000, cached=950, output=49)

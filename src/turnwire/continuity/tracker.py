@@ -9,7 +9,6 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
-from hashlib import blake2b
 from threading import Lock
 from typing import Protocol
 
@@ -117,8 +116,7 @@ def session_key(tenant: str, conversation: Conversation) -> str:
     if context.session is not None:
         name = "/".join((context.session, context.agent or "", kind))
     else:
-        opening = next((message for message in conversation.messages if message.role == "user"), None)
-        name = f"opening:{blake2b(msgspec.msgpack.encode(opening), digest_size=12).hexdigest()}/{kind}"
+        name = f"opening:{message_facts(conversation.messages).opening}/{kind}"
     return f"{len(tenant)}:{tenant}:{name}"
 
 

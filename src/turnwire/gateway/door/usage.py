@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,8 @@ __all__ = ["UsageLedger", "UsageRow", "UsedTokens"]
 log = logging.getLogger("turnwire.usage")
 
 _KEPT_DAYS = 400
+_DAY_S = 86_400
+_FIRST_DAY = date(1970, 1, 1).toordinal()
 
 
 class UsedTokens(msgspec.Struct):
@@ -60,10 +63,13 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageLedger:
-    """Counts by key and day, kept in the file `path` or, without one, while the process lives."""
+    """Counts by key and day, kept in the file `path` or, without one, while the process lives. `clock` gives seconds
+    since 1970."""
 
-    def __init__(self, path: str | None = None, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        self._now = now
+    def __init__(self, path: str | None = None, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        # The day that turns were counted for last, by its number and by its name.
+        self._day = (-1, "")
         self._days: dict[tuple[str, str], UsedTokens] = {}
         self._pending: dict[tuple[str, str], UsedTokens] = {}
         self._writing: asyncio.Future[dict[tuple[str, str], UsedTokens]] | None = None
@@ -79,7 +85,10 @@ class UsageLedger:
     def count(self, key: str, *, prompt: int, cached: int, output: int) -> None:
         """A turn of a key is over."""
         used = UsedTokens(1, prompt, cached, output)
-        slot = (self._now().date().isoformat(), key)
+        number = int(self._clock() // _DAY_S)
+        if number != self._day[0]:
+            self._day = number, date.fromordinal(_FIRST_DAY + number).isoformat()
+        slot = (self._day[1], key)
         before = self._days.get(slot)
         if before is not None:
             before.add(used)
@@ -131,6 +140,9 @@ class UsageLedger:
                 await asyncio.sleep(0)
         await asyncio.get_running_loop().run_in_executor(self._thread, self._database.close)
         self._thread.shutdown()
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock(), UTC)
 
     def _spent(self, key: str, prefix: str) -> int:
         return sum(used.worked for (day, name), used in self._days.items() if name == key and day.startswith(prefix))
