@@ -18,7 +18,7 @@ _SIZE = 2 << 20
 _COLLAPSE = 25
 """MADV_COLLAPSE, since Linux 6.1."""
 
-_FULL = 3 / 4
+_FULL = 15 / 16
 """How much of a large page must be in use before it is made one: the rest of it is then taken from the system too."""
 
 _LARGEST = 256 << 20

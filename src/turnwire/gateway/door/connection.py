@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import urllib.parse
-from collections import deque
 from typing import Any, ClassVar
 
 import httptools
@@ -80,7 +79,7 @@ class _BoundedHttp(asyncio.Protocol):
         self._arriving = False
         self._incoming: Exchange | None = None
         self._answering: Exchange | None = None
-        self._ahead: deque[tuple[Exchange, Scope]] = deque()
+        self._ahead: list[tuple[Exchange, Scope]] = []
         # One timer for whatever is waited for: what is due later than it rings is looked at again then.
         self._due: float | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -286,7 +285,7 @@ class _BoundedHttp(asyncio.Protocol):
             return
         self.resume_reading()
         if self._ahead:
-            self._answer(*self._ahead.popleft())
+            self._answer(*self._ahead.pop(0))
         elif not self._arriving:
             self._expect(self._config.timeout_keep_alive)
 
