@@ -249,8 +249,9 @@ async def test_a_forbidden_call_stays_text() -> None:
 class Listening:
     """A tokenizer that remembers in which threads it encoded."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, fast: bool) -> None:
         self.threads: list[str] = []
+        self.fast = fast
 
     def encode(self, text: str) -> list[int]:
         self.threads.append(threading.current_thread().name)
@@ -268,8 +269,8 @@ def said(text: str) -> Conversation:
     return Conversation(model="m", messages=(Message(role="user", blocks=(TextBlock(text=text),)),))
 
 
-def listening() -> tuple[ModelRuntime, Listening]:
-    runtime, tokenizer = turn(Engine([])).record.runtime, Listening()
+def listening(*, fast: bool = True) -> tuple[ModelRuntime, Listening]:
+    runtime, tokenizer = turn(Engine([])).record.runtime, Listening(fast=fast)
     runtime.tokenizer = tokenizer  # type: ignore[assignment]
     runtime.builder = PromptBuilder(default_template(), tokenizer)  # type: ignore[arg-type]
     return runtime, tokenizer
@@ -313,5 +314,13 @@ async def test_a_prompt_larger_than_that_is_written_in_a_thread_from_the_first_o
     runtime, tokenizer = listening()
     tokenizer.threads.clear()
     await runtime.build(said("word " * (runtime.FIRST_BYTES // 4)), "default")
+    assert tokenizer.threads
+    assert all(name.startswith("prompt") for name in tokenizer.threads)
+
+
+async def test_a_slow_tokenizer_writes_large_prompts_in_a_thread_from_the_first_on() -> None:
+    runtime, tokenizer = listening(fast=False)
+    tokenizer.threads.clear()
+    await runtime.build(said("word " * 5000), "default")
     assert tokenizer.threads
     assert all(name.startswith("prompt") for name in tokenizer.threads)

@@ -65,11 +65,11 @@ class ModelRuntime:
     # A prompt of which so many bytes are new is built on the event loop: a thread costs more than it saves.
     INLINE_BYTES = 4096
     INLINE_MESSAGES = 500
-    # The same until a thread has used the tokenizer. The first time takes it longer than such a prompt takes here, and
-    # memory that a gateway of small prompts never needs; so it comes when the first turn that has one waits for its
+    # The same until a thread has used a fast tokenizer. The first time takes it longer than such a prompt takes here,
+    # and memory that a gateway of small prompts never needs; so it comes when the first turn that has one waits for its
     # engine, so many seconds later.
     FIRST_BYTES = 256 * 1024
-    PREPARE_S = 0.5
+    PREPARE_S = 0.1
     # How long the last bytes of a turn wait for it to be where other processes find it, while the store answers: longer
     # than it takes to see that it does not.
     WRITE_S = 2.5
@@ -162,8 +162,7 @@ class ModelRuntime:
         )
         try:
             draft: Draft | None = None
-            used = self._thread_used
-            most = self.INLINE_BYTES if used is not None and used.done() else self.FIRST_BYTES
+            most = self._inline
             if len(conversation.messages) <= self.INLINE_MESSAGES and (store is None or not store.waits):
                 draft = self.builder.begin(conversation, recall, most=most)
             if draft is not None and (work := draft.work) <= most:
@@ -176,6 +175,12 @@ class ModelRuntime:
             raise TurnFailure(
                 "invalid_request", f"The model's chat template refuses this conversation: {failure}"
             ) from None
+
+    @property
+    def _inline(self) -> int:
+        """How many new bytes of a prompt are written on the event loop."""
+        prepared = self._thread_used is not None and self._thread_used.done()
+        return self.INLINE_BYTES if prepared or not getattr(self.tokenizer, "fast", False) else self.FIRST_BYTES
 
     def _prepare_thread(self) -> None:
         if self._thread_used is None:
