@@ -575,10 +575,25 @@ def test_a_connection_becomes_a_websocket_also_after_other_requests(run: Run) ->
     run(main())
 
 
-def test_another_upgrade_is_answered_as_if_nobody_had_asked(run: Run) -> None:
+@pytest.mark.parametrize("cut", [0, 20, 150, 160])
+def test_another_upgrade_is_answered_as_if_nobody_had_asked(run: Run, cut: int) -> None:
     async def main() -> None:
         async with serving(echo) as (_, talk):
-            asks = b"GET /a HTTP/1.1\r\nhost: localhost\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n"
-            assert bodies(await talk(asks, LAST, pause=0.05)) == [b"GET /a  ", b"GET /b  "]
+            # As Java's client sends each request that is not encrypted.
+            asks = b"connection: Upgrade, HTTP2-Settings\r\nhttp2-settings: AAEAAEAA\r\nupgrade: h2c\r\n"
+            get = b"GET /a HTTP/1.1\r\nhost: localhost\r\n" + asks + b"\r\n"
+            post = b"POST /c HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n" + asks + b"\r\nhello"
+            said = get + post + LAST
+            answer = await talk(said[:cut], said[cut:], pause=0.05)
+            assert bodies(answer) == [b"GET /a  ", b"POST /c  hello", b"GET /b  "]
+
+    run(main())
+
+
+def test_a_tunnel_is_refused(run: Run) -> None:
+    async def main() -> None:
+        async with serving(echo) as (_, talk):
+            answer = await talk(b"CONNECT example.com:443 HTTP/1.1\r\nhost: example.com\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 400 ")
 
     run(main())

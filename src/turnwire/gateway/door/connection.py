@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import urllib.parse
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import httptools
@@ -89,10 +90,14 @@ class _BoundedHttp(asyncio.Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
         self._server.connections.add(self)  # type: ignore[arg-type]
-        self._parser = httptools.HttpRequestParser(self)
-        # A client may announce that it closes and send more all the same: its request is answered.
-        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._parser = self._new_parser()
         self._expect(self.bounds.request_s)
+
+    def _new_parser(self) -> httptools.HttpRequestParser:
+        parser = httptools.HttpRequestParser(self)
+        # A client may announce that it closes and send more all the same: its request is answered.
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        return parser
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.connections.discard(self)
@@ -175,8 +180,8 @@ class _BoundedHttp(asyncio.Protocol):
         self._received += len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._upgrade()
+        except httptools.HttpParserUpgrade as upgrade:
+            self._upgrade(data[upgrade.args[0] :])
             return
         except httptools.HttpParserError:
             if self._size > self.bounds.head_bytes or len(self._headers) > self.bounds.headers:
@@ -214,7 +219,7 @@ class _BoundedHttp(asyncio.Protocol):
             raise _OverBounds
         parser = self._parser
         self._incoming = None
-        if parser.should_upgrade() and self._asks_for_socket():
+        if parser.should_upgrade():
             return
         method, version = parser.get_method().decode("ascii"), parser.get_http_version()
         exchange = Exchange(
@@ -289,26 +294,34 @@ class _BoundedHttp(asyncio.Protocol):
         elif not self._arriving:
             self._expect(self._config.timeout_keep_alive)
 
-    def _asks_for_socket(self) -> bool:
-        return dict(self._headers).get(b"upgrade", b"").lower() == b"websocket"
-
-    def _upgrade(self) -> None:
-        """Hand the connection over to a WebSocket; a request for anything else was answered as if it asked for none."""
-        socket: Any = self._config.ws_protocol_class
-        if not self._asks_for_socket() or socket is None:
+    def _upgrade(self, rest: bytes) -> None:
+        """Hand the connection over to a WebSocket. Other protocols are not spoken: such a request, of which `rest` has
+        come too, is read again as if it asked for none."""
+        asked = dict(self._headers).get(b"upgrade", b"").lower()
+        socket: Any = self._config.ws_protocol_class if asked == b"websocket" else None
+        if socket is None:
+            others = [header for header in self._headers if header[0] != b"upgrade"]
+            if len(others) == len(self._headers):
+                self.refuse(400, "This server is no proxy.")
+            else:
+                head, self._parser = self._head(others), self._new_parser()
+                self.data_received(head + rest)
             return
         if self._answering is not None:
             self.refuse(400, "A connection is upgraded once all before is answered.")
             return
         self._stop_clock()
         self._server.connections.discard(self)
-        lines = [b"%b: %b\r\n" % header for header in self._headers]
-        head = b"".join((self._parser.get_method(), b" ", self._url, b" HTTP/1.1\r\n", *lines, b"\r\n"))
         protocol = socket(config=self._config, server_state=self._server, app_state=self._app_state)
         protocol.connection_made(self.transport)
-        protocol.data_received(head)
+        protocol.data_received(self._head(self._headers) + rest)
         self.transport.set_protocol(protocol)
         del self._parser
+
+    def _head(self, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+        """The head of the request that was read last, with these headers."""
+        lines = [b"%b: %b\r\n" % header for header in headers]
+        return b"".join((self._parser.get_method(), b" ", self._url, b" HTTP/1.1\r\n", *lines, b"\r\n"))
 
     # ------------------------------------------------------------------------------------------------- the clock
 
