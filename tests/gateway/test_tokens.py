@@ -75,7 +75,6 @@ async def test_token_strings_and_refusals(serve: Serve) -> None:
 
 async def test_what_is_large_is_built_beside_the_event_loop(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = (await serve({"text": "Hi."})).gateway.runtimes[0]
-    await runtime.in_thread(str)
     here: list[bool] = []
     finish = Draft.finish
 

@@ -86,7 +86,7 @@ async def _main(
     with _interruptible():
         runtimes = await assemble_models(settings, progress)
     for runtime in runtimes:
-        runtime.warm()
+        await runtime.warm()
     gateway = Gateway(settings, runtimes, siblings)
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host

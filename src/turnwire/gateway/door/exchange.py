@@ -283,7 +283,14 @@ class Exchange:
 
     def write(self, data: bytes) -> None:
         """Send more of the body."""
-        self._put(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+        if self._chunked:
+            data = b"%x\r\n%b\r\n" % (len(data), data)
+        if self._head or self.gone:
+            self._put(data)
+            return
+        # Held by the object, not by its class: from a local name it is called without a search.
+        write = self._write
+        write(data)
 
     def write_last(self, data: bytes) -> None:
         """Send the last of the body, and where it ends; the connection goes on once the answer is finished."""
@@ -306,6 +313,4 @@ class Exchange:
             return
         if self._head:
             data, self._head = self._head + data, b""
-        # Held by the object, not by its class: from a local name it is called without a search.
-        write = self._write
-        write(data)
+        self._write(data)

@@ -1,7 +1,7 @@
 """A served model: its prompt builder, dialect, engine and what it remembers of earlier turns.
 
 Promise: everything that belongs to one model id is here and nothing else; big prompts are rendered and tokenized off
-the event loop, but for the first ones of a process, which do not wait until a thread has been prepared.
+the event loop.
 """
 
 from __future__ import annotations
@@ -65,11 +65,6 @@ class ModelRuntime:
     # A prompt of which so many bytes are new is built on the event loop: a thread costs more than it saves.
     INLINE_BYTES = 4096
     INLINE_MESSAGES = 500
-    # The same until a thread has used a fast tokenizer. The first time takes it longer than such a prompt takes here,
-    # and memory that a gateway of small prompts never needs; so it comes when the first turn that has one waits for its
-    # engine, so many seconds later.
-    FIRST_BYTES = 256 * 1024
-    PREPARE_S = 0.1
     # How long the last bytes of a turn wait for it to be where other processes find it, while the store answers: longer
     # than it takes to see that it does not.
     WRITE_S = 2.5
@@ -126,12 +121,12 @@ class ModelRuntime:
         self._recalled = RecallCache(max_tokens=builder.bounds.recalled)
         self._tracker = tracker if tracker is not None else SessionTracker()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="prompt")
-        self._thread_used: asyncio.Future[Any] | None = None
 
-    def warm(self) -> None:
-        """Use the tokenizer once on the event loop: its first use takes a tenth of a second, which no turn should wait
-        for."""
+    async def warm(self) -> None:
+        """Use the tokenizer once on the event loop and once in a thread that writes prompts: its first use in a thread
+        takes tens of milliseconds, which no turn should wait for."""
         self.tokenizer.encode("Ready.")
+        await self.in_thread(partial(self.tokenizer.encode, "Ready."))
 
     async def build(self, conversation: Conversation, tenant: str) -> Prompt:
         """The prompt of a conversation, with earlier turns replayed exactly where they can be recalled; an empty one
@@ -162,12 +157,9 @@ class ModelRuntime:
         )
         try:
             draft: Draft | None = None
-            most = self._inline
             if len(conversation.messages) <= self.INLINE_MESSAGES and (store is None or not store.waits):
-                draft = self.builder.begin(conversation, recall, most=most)
-            if draft is not None and (work := draft.work) <= most:
-                if work > self.INLINE_BYTES:
-                    asyncio.get_running_loop().call_later(self.PREPARE_S, self._prepare_thread)
+                draft = self.builder.begin(conversation, recall, most=self.INLINE_BYTES)
+            if draft is not None and draft.work <= self.INLINE_BYTES:
                 return draft.finish()
             finish = draft.finish if draft is not None else partial(self.builder.build, conversation, recall)
             return await self.in_thread(finish)
@@ -176,21 +168,9 @@ class ModelRuntime:
                 "invalid_request", f"The model's chat template refuses this conversation: {failure}"
             ) from None
 
-    @property
-    def _inline(self) -> int:
-        """How many new bytes of a prompt are written on the event loop."""
-        prepared = self._thread_used is not None and self._thread_used.done()
-        return self.INLINE_BYTES if prepared or not getattr(self.tokenizer, "fast", False) else self.FIRST_BYTES
-
-    def _prepare_thread(self) -> None:
-        if self._thread_used is None:
-            self.in_thread(partial(self.tokenizer.encode, "Ready."))
-
     def in_thread(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
         """Do work that uses the tokenizer in one of the threads that may: each takes memory for it."""
-        doing = asyncio.get_running_loop().run_in_executor(self._threads, work)
-        self._thread_used = self._thread_used or doing
-        return doing
+        return asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def raw_prompt(self, prompt: str | tuple[int, ...]) -> Prompt:
         """A prompt that goes to the engine as it came."""

@@ -58,8 +58,7 @@ class CacheFigures(msgspec.Struct, frozen=True):
 
 
 class PrefixTokenizer:
-    """A tokenizer around another one that remembers the ids of text parts, least recently used first out. `fast`: the
-    other one takes less time for a short text than looking up its parts."""
+    """A tokenizer around another one that remembers the ids of text parts, least recently used first out."""
 
     def __init__(self, inner: CuttableTokenizer, *, max_bytes: int = 64 * 1024 * 1024) -> None:
         if max_bytes <= 0:
@@ -68,7 +67,7 @@ class PrefixTokenizer:
         self.may_cut = inner.may_cut
         self._max_bytes = max_bytes
         self._cuts = inner.cuts
-        self.fast: bool = getattr(inner, "fast", False)
+        self._direct: bool = getattr(inner, "fast", False)
         # A marker put before every part that does not come first, where the tokenizer tells the two apart. A first
         # part never starts with it: it would have been cut there.
         self._anchor = next(iter(self._cuts.clean), "") if self._cuts.first_differs else ""
@@ -79,7 +78,7 @@ class PrefixTokenizer:
         self._lock = Lock()
 
     def encode(self, text: str) -> list[int]:
-        if self.fast and len(text) <= _SHORT:
+        if self._direct and len(text) <= _SHORT:
             return self._inner.encode(text)
         parts = self._parts(text)
         ids: list[int] = []
