@@ -153,8 +153,8 @@ def _interruptible() -> Iterator[None]:
 
 
 class ServerComplaints(logging.Filter):
-    """What uvicorn says of WebSockets. What a client sends wrong is told to the client, which may not fill the log with
-    warnings and traces: there it is one line of information."""
+    """What uvicorn says of WebSockets. A client's mistakes are answered to the client, which may not fill the log with
+    warnings and traces: there they are one line of information."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if not record.getMessage().startswith("Invalid UTF-8 sequence"):

@@ -347,7 +347,7 @@ class _BoundedHttp(asyncio.Protocol):
         if self._due > self.loop.time():
             self._timer = self.loop.call_at(self._due, self._rings)
         elif not self._reads:
-            # It is the client who waits.
+            # We have stopped reading: the client waits for us, not we for it.
             self._expect(self.bounds.request_s)
         elif self._arriving:
             self.refuse(408, "The request did not arrive in time.")
