@@ -7,7 +7,7 @@ inside an open thought counts only if the thought does not go on after it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum, auto
+from enum import auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +15,7 @@ from turnwire.parsers.after_marks import Ending, Opening
 from turnwire.parsers.dialect import Codec, Dialect, Sign, Start
 from turnwire.parsers.scanner import Scanner, prose_pattern
 from turnwire.parsers.sink import BLANKS
+from turnwire.parsers.symbols import Symbol
 from turnwire.turns import BlockKind
 
 if TYPE_CHECKING:
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
 __all__ = ["TRANSITIONS", "Mark", "Place", "Prose"]
 
 
-class Place(Enum):
+class Place(Symbol):
     """Where the machine is while no codec is reading."""
 
     TEXT = auto()
     REASONING = auto()
 
 
-class Mark(Enum):
+class Mark(Symbol):
     """What a marker in prose means."""
 
     THINK = auto()

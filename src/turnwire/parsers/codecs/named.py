@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from enum import Enum, auto
+from enum import auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +19,7 @@ from turnwire.parsers.codecs.steps import CallSteps
 from turnwire.parsers.dialect import Codec, Sign
 from turnwire.parsers.scanner import WAIT, Scanner, blanks
 from turnwire.parsers.schema import decoded, fits
+from turnwire.parsers.symbols import Symbol
 
 if TYPE_CHECKING:
     from turnwire.parsers.machine import Machine
@@ -73,7 +74,7 @@ class Named(msgspec.Struct, frozen=True):
         return _NamedCodec(self, machine)
 
 
-class State(Enum):
+class State(Symbol):
     """Where the reader is."""
 
     SECTION = auto()  # inside a section, outside calls
@@ -84,7 +85,7 @@ class State(Enum):
     OUT = auto()
 
 
-class On(Enum):
+class On(Symbol):
     """What was read, as far as it changes the state."""
 
     SECTION = "a section opens"

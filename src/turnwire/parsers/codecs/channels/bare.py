@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from enum import Enum, auto
+from enum import auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -17,6 +17,7 @@ from turnwire.parsers.codecs.channels.json_body import JsonBody
 from turnwire.parsers.codecs.steps import Steps
 from turnwire.parsers.dialect import Sign
 from turnwire.parsers.scanner import Scanner, prose_pattern
+from turnwire.parsers.symbols import Symbol
 from turnwire.turns import BlockKind
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class BareChannels(msgspec.Struct, frozen=True):
         return BareChannelsCodec(self, machine)
 
 
-class State(Enum):
+class State(Symbol):
     """Where the reader is."""
 
     LEAD = auto()  # before the first channel
@@ -62,7 +63,7 @@ class State(Enum):
     JSON = auto()
 
 
-class On(Enum):
+class On(Symbol):
     """What was read, as far as it changes the state."""
 
     CHANNEL = "a channel"

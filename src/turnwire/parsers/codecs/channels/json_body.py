@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from enum import Enum, auto
+from enum import auto
 from typing import TYPE_CHECKING, Final
 
 from turnwire.parsers.codecs.json_text import JsonText
 from turnwire.parsers.codecs.steps import Steps
 from turnwire.parsers.scanner import WAIT, Scanner, blanks
+from turnwire.parsers.symbols import Symbol
 
 if TYPE_CHECKING:
     from turnwire.parsers.machine import Machine
@@ -25,7 +26,7 @@ _REST: Final = re.compile(r'(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*+')
 _LOOK_AHEAD: Final = 4096
 
 
-class State(Enum):
+class State(Symbol):
     """Where in the body the reader is."""
 
     OPEN = auto()  # before the first visible character
@@ -36,7 +37,7 @@ class State(Enum):
     DONE = auto()
 
 
-class On(Enum):
+class On(Symbol):
     """What was read, as far as it changes the state."""
 
     BEGIN = "the body begins"

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from enum import Enum, auto
+from enum import auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from turnwire.parsers.scanner import Scanner, prose_pattern
+from turnwire.parsers.symbols import Symbol
 
 if TYPE_CHECKING:
     from turnwire.parsers.codecs.channels.table import Channels
@@ -46,7 +47,7 @@ class Route(msgspec.Struct, frozen=True):
     """It is a call only if its body is JSON."""
 
 
-class State(Enum):
+class State(Symbol):
     """Where the reader is."""
 
     LEAD = auto()  # before a message
@@ -60,7 +61,7 @@ class State(Enum):
     VERBATIM = auto()  # in a call that is left in the text
 
 
-class On(Enum):
+class On(Symbol):
     """What was read, as far as it changes the state."""
 
     HEADER = "a header begins"
@@ -87,7 +88,7 @@ NEXT: Final[dict[State, dict[On, State]]] = {
 }
 
 
-class Part(Enum):
+class Part(Symbol):
     """What a marker is."""
 
     OPEN = auto()

@@ -5,13 +5,15 @@ Promise: every way from one state to another is here.
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from enum import auto
 from typing import Final
+
+from turnwire.parsers.symbols import Symbol
 
 __all__ = ["NEXT", "On", "Part", "State"]
 
 
-class State(Enum):
+class State(Symbol):
     """Where in the JSON the reader is."""
 
     OPEN = auto()  # after the opener: an object or a list must come
@@ -27,7 +29,7 @@ class State(Enum):
     OUT = auto()
 
 
-class Part(Enum):
+class Part(Symbol):
     """What is being collected."""
 
     KEY = auto()
@@ -37,7 +39,7 @@ class Part(Enum):
     OTHER = auto()
 
 
-class On(Enum):
+class On(Symbol):
     """What was read, as far as it changes the state."""
 
     WRAPPER = "a wrapper opens"

@@ -5,13 +5,15 @@ Promise: every way from one state to another is here.
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from enum import auto
 from typing import Final
+
+from turnwire.parsers.symbols import Symbol
 
 __all__ = ["NEXT", "On", "State"]
 
 
-class State(Enum):
+class State(Symbol):
     """Where in the calls the reader is."""
 
     FIRST = auto()  # after the mark that may open the calls
@@ -20,7 +22,7 @@ class State(Enum):
     OUT = auto()
 
 
-class On(Enum):
+class On(Symbol):
     """What was read, as far as it changes the state."""
 
     MARK = "the mark"

@@ -7,12 +7,13 @@ far is looked ahead is bounded, and nothing is consumed: the answer to `WAIT` is
 from __future__ import annotations
 
 import re
-from enum import Enum, auto
+from enum import auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from turnwire.parsers.codecs.tagged.states import HEADER_LIMIT, NAME, State, Tag, TaggedPlan
 from turnwire.parsers.scanner import WAIT, Scanner, blanks
+from turnwire.parsers.symbols import Symbol
 
 if TYPE_CHECKING:
     from turnwire.parsers.codecs.tagged.table import Tagged
@@ -28,7 +29,7 @@ _SEPARATOR: Final = re.compile(r"<[\w:-]{1,32}>\Z")
 _MARKUP: Final = (Tag.CALL_OPEN, Tag.SECTION_OPEN)
 
 
-class Verdict(Enum):
+class Verdict(Symbol):
     """What a tag inside a value is."""
 
     TEXT = auto()
@@ -36,7 +37,7 @@ class Verdict(Enum):
     WAIT = auto()  # only more text can tell
 
 
-class Ahead(Enum):
+class Ahead(Symbol):
     """What comes next, where it is not a tag."""
 
     TEXT = auto()

@@ -6,12 +6,13 @@ Promise: compiling a table twice gives one plan; a plan holds no text of a turn.
 from __future__ import annotations
 
 import re
-from enum import Enum, auto
+from enum import auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from turnwire.parsers.codecs.attributes import read_attribute
 from turnwire.parsers.scanner import Scanner
+from turnwire.parsers.symbols import Symbol
 
 if TYPE_CHECKING:
     from turnwire.parsers.codecs.tagged.table import Tagged
@@ -27,7 +28,7 @@ NAME: Final = re.compile(r"[^\s<>{}\[\]()\"'`,;=|]{1,256}")
 _QUOTES: Final = "\"'"
 
 
-class State(Enum):
+class State(Symbol):
     """Where in a call the reader is."""
 
     SECTION = auto()  # inside a section, before or between calls
@@ -40,7 +41,7 @@ class State(Enum):
     OUT = auto()
 
 
-class On(Enum):
+class On(Symbol):
     """What was read, as far as it changes the state."""
 
     SECTION = "a section opens"
@@ -71,7 +72,7 @@ NEXT: Final[dict[State, dict[On, State]]] = {
 }
 
 
-class Tag(Enum):
+class Tag(Symbol):
     """What a tag is."""
 
     SECTION_OPEN = auto()

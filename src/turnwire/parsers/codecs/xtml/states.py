@@ -5,11 +5,12 @@ Promise: every way from one state to another is here.
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from enum import auto
 from typing import Final
 
 import msgspec
 
+from turnwire.parsers.symbols import Symbol
 from turnwire.turns import BlockKind
 
 __all__ = ["CLOSE", "ELEMENTS", "END", "ENDERS", "NEXT", "OPEN", "PROSE", "SEP", "TAG_LIMIT", "On", "State", "Tag"]
@@ -39,7 +40,7 @@ class Tag(msgspec.Struct, frozen=True):
     cut: bool = False
 
 
-class State(Enum):
+class State(Symbol):
     """Where the reader is."""
 
     PROSE = auto()
@@ -50,7 +51,7 @@ class State(Enum):
     VERBATIM = auto()
 
 
-class On(Enum):
+class On(Symbol):
     """What was read, as far as it changes the state."""
 
     PROSE = "a thought, an answer or nothing opens"
