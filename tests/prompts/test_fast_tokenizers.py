@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import random
 import sys
+import threading
 import weakref
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -35,14 +38,21 @@ class FakeFast:
         if self._inner.normalizer is not None:
             self._plain.normalizer = self._inner.normalizer
         self._wrong = wrong
+        self.prepared: list[int] = []
         self.no_truncation = self._inner.no_truncation
         self.no_padding = self._inner.no_padding
 
     def encode(self, text: str) -> _Encoding:
+        assert threading.get_ident() in self.prepared
         ids = self._inner.encode(text, add_special_tokens=False).ids
         return _Encoding([*ids, 0] if self._wrong == "encode" and "你" in text else ids)
 
+    def encode_batch(self, texts: list[str]) -> list[_Encoding]:
+        self.prepared.append(threading.get_ident())
+        return [self.encode(text) for text in texts]
+
     def encode_ordinary(self, text: str) -> _Encoding:
+        assert threading.get_ident() in self.prepared
         ids = self._plain.encode(text, add_special_tokens=False).ids
         return _Encoding([*ids, 0] if self._wrong == "encode_ordinary" and "你" in text else ids)
 
@@ -142,6 +152,28 @@ def test_the_real_faster_library_gives_what_the_library_gives(text: str) -> None
     assert found.encode(text) == ids
     assert found.decode(ids) == OWN.decode(ids)
     assert found.encode_plain(text, False) == OWN.encode_plain(text, False)
+
+
+@pytest.mark.parametrize("written", ["你好世界，日本語。", "0123456789abcdef", "-=/\n\t{}[]", "a é\u0301ж '8\r\n <"])
+def test_long_texts_that_the_faster_library_shares_among_threads_are_equal_too(written: str) -> None:
+    found, chance = with_fastokens(), random.Random(written)
+    text = "".join(each for _ in range(30_000) for each in (*chance.choices(written, k=4), chance.choice(" ,;\n")))
+    ids = OWN.encode(text)
+    with ThreadPoolExecutor(3) as threads:
+        assert all(each == ids for each in threads.map(found.encode, [text] * 3))
+    assert found.encode_plain(text, True) == OWN.encode_plain(text, True)
+
+
+def test_a_thread_is_prepared_before_it_encodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    use_fast(monkeypatch)
+    found = load_tokenizer(copied(tmp_path))
+    assert found.fast
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(found.encode, PROSE).result() == OWN.encode(PROSE)
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(found.encode_many, [PROSE, "a"]).result() == [OWN.encode(PROSE), OWN.encode("a")]
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(found.encode_plain, PROSE, True).result() == OWN.encode_plain(PROSE, True)
 
 
 @cache

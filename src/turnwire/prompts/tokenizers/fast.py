@@ -7,6 +7,7 @@ can stand in for.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -25,27 +26,55 @@ from turnwire.prompts.tokenizers.reference import Reference
 __all__ = ["FastEncoder", "compared", "import_fast"]
 
 
+# What a thread encodes first is shared between it and the library's own thread: that makes its table a small one. The
+# other may take both texts, so it is done again. Their words are too long for a table of 32 MB that the library's
+# threads have in common.
+_FIRST = ["a" * 40] * 2
+_TIMES = 100
+# If the other took them every time, the large tables are made by this one: it is long enough for the library to let
+# Python's other threads run meanwhile.
+_LONG = " ".join(["a" * 40] * 1024)
+
+
+class FastTokenizer(threading.local):
+    """fastokens' tokenizer as each thread finds it: prepared when the thread first uses it.
+
+    A thread that begins with a text of its own gets a copy of a table of the whole vocabulary, which is made for the
+    first one: 16 MB each. One that begins with its part of a shared task has a table of what it has seen, 2 MB at
+    first; either gives the same ids. On a machine with one core tasks are not shared, and the large tables are made.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        for _ in range(_TIMES):
+            inner.encode_batch(_FIRST)
+        inner.encode(_LONG)
+        self.encode: Callable[[str], Any] = inner.encode
+        self.encode_ordinary: Callable[[str], Any] = inner.encode_ordinary
+
+
 class FastEncoder:
-    """fastokens' tokenizer as an `Encoder`; `plainly` encodes text in which no control token is recognised."""
+    """It as an `Encoder`; `plainly` encodes text in which no control token is recognised."""
 
     fast = True
 
-    def __init__(self, inner: Any, plainly: Callable[[str, bool], list[int]]) -> None:
-        self._inner = inner
+    def __init__(self, tokenizer: FastTokenizer, plainly: Callable[[str, bool], list[int]]) -> None:
+        self.tokenizer = tokenizer
         self.encode_uncontrolled = plainly
 
     def encode(self, text: str) -> list[int]:
-        found: list[int] = self._inner.encode(text).ids
+        found: list[int] = self.tokenizer.encode(text).ids
         return found
 
     def encode_many(self, texts: list[str]) -> list[list[int]]:
-        return [self._inner.encode(text).ids for text in texts]
+        encode = self.tokenizer.encode
+        return [encode(text).ids for text in texts]
 
 
 def import_fast() -> Any | None:
     """fastokens; None where it is not installed."""
-    # Each of its own threads takes tens of megabytes and longer to start than a whole prompt takes without them.
-    os.environ.setdefault("FASTOKENS_BPE_THREADS", "1")
+    # One thread of its own: with none, each thread that encodes takes sixteen megabytes. More would only take longer to
+    # start than most prompts take.
+    os.environ.setdefault("FASTOKENS_BPE_THREADS", "2")
     try:
         return import_module("fastokens")
     except ImportError:
@@ -56,23 +85,26 @@ def compared(fast: Any, evidence: Evidence, reference: Callable[[], Reference]) 
     """What encodes and what decodes: the reference where `fast` (fastokens' tokenizer of the same file) encodes
     otherwise; both of them where it only encodes alike; `fast` alone where it is equal in everything, and then the
     reference is not asked for."""
-    own = FastEncoder(fast, _ordinary(fast))
-    if not _encodes_alike(fast, own, evidence):
+    own = _encodes_alike(fast, evidence)
+    if own is None:
         whole = reference()
         return whole, whole.decoding
     if _stands_in(fast, own, evidence):
         return own, ByteDecoding(fast.id_to_token, evidence.facts.added)
     whole = reference()
-    return FastEncoder(fast, whole.encode_uncontrolled), whole.decoding
+    return FastEncoder(own.tokenizer, whole.encode_uncontrolled), whole.decoding
 
 
-def _encodes_alike(fast: Any, own: FastEncoder, evidence: Evidence) -> bool:
-    def digest() -> bytes:
+def _encodes_alike(fast: Any, evidence: Evidence) -> FastEncoder | None:
+    """The encoder, where its ids are equal."""
+    try:
         fast.no_truncation()
         fast.no_padding()
-        return encodings(own.encode, evidence.facts)
-
-    return _gives(evidence.encodings, digest)
+        tokenizer = FastTokenizer(fast)
+        found = FastEncoder(tokenizer, _ordinary(tokenizer))
+        return found if encodings(found.encode, evidence.facts) == evidence.encodings else None
+    except Exception:  # as in `_gives`
+        return None
 
 
 def _stands_in(fast: Any, own: FastEncoder, evidence: Evidence) -> bool:
@@ -85,9 +117,9 @@ def _stands_in(fast: Any, own: FastEncoder, evidence: Evidence) -> bool:
     )
 
 
-def _ordinary(fast: Any) -> Callable[[str, bool], list[int]]:
+def _ordinary(tokenizer: FastTokenizer) -> Callable[[str, bool], list[int]]:
     def plainly(text: str, first: bool) -> list[int]:
-        found: list[int] = fast.encode_ordinary(text).ids
+        found: list[int] = tokenizer.encode_ordinary(text).ids
         return found
 
     return plainly
