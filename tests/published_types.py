@@ -178,7 +178,7 @@ class PublishedTypes:
 def repeated() -> dict[str, Any]:
     """What a response repeats of a request that says nothing."""
     inbound = responses.decode(b'{"input": "x"}', {}, stored=responses.Stored(history=()))
-    fields: dict[str, Any] = json.loads(b"{" + inbound.echo.fields[1:] + b"}")
+    fields: dict[str, Any] = json.loads(b"{" + b"".join(inbound.echo.fields)[1:] + b"}")
     return fields
 
 

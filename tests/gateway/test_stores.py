@@ -15,7 +15,7 @@ import msgspec
 import pytest
 import zstandard
 
-from turnwire.gateway.stores import responses
+from turnwire.gateway.stores import packed_responses, responses
 from turnwire.gateway.stores.store import (
     MemoryStore,
     Retention,
@@ -27,7 +27,7 @@ from turnwire.gateway.stores.store import (
 )
 from turnwire.prompts.recall.seals import Sealer
 from turnwire.protocols.fields.decoded import DecodedParts
-from turnwire.protocols.responses import StoredResponse
+from turnwire.protocols.responses import ResponseJson, StoredResponse
 
 Opener = Callable[..., Awaitable[Store]]
 
@@ -234,8 +234,8 @@ async def test_a_large_response_is_packed_beside_the_event_loop(large: bool, mon
     def watched(work: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
         return lambda data: (threads.add(threading.get_ident()), work(data))[1]
 
-    monkeypatch.setattr(responses, "_packed", watched(responses._packed))
-    monkeypatch.setattr(responses, "_expanded", watched(responses._expanded))
+    monkeypatch.setattr(packed_responses, "_packed", watched(packed_responses._packed))
+    monkeypatch.setattr(packed_responses, "_expanded", watched(packed_responses._expanded))
     kept = responses.ResponseStore(open_store("memory", Retention()))
     item = {"type": "message", "role": "user", "content": "word " * (300_000 if large else 300)}
     response = StoredResponse(id="resp_1", created=1, document=b'{"output":[]}', input_items=(item,))
@@ -254,7 +254,7 @@ async def test_items_that_were_packed_for_an_earlier_response_are_not_packed_aga
             packed.append(len(data))
             return zstandard.ZstdCompressor(level=1).compress(data)
 
-    monkeypatch.setattr(responses, "_PACK", Watched())
+    monkeypatch.setattr(packed_responses, "_PACK", Watched())
     parts = DecodedParts()
     kept = responses.ResponseStore(open_store("memory", Retention()), parts)
     items = [{"type": "message", "role": "user", "content": f"{number} " * 1000} for number in range(40)]
@@ -278,9 +278,50 @@ async def test_items_that_were_packed_for_an_earlier_response_are_not_packed_aga
     assert 0 < parts.size < 3 * 4 * sum(len(item["content"]) + 64 for item in items)
 
 
+async def test_what_responses_repeat_of_their_requests_is_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed: list[int] = []
+
+    class Watched:
+        def compress(self, data: bytes) -> bytes:
+            packed.append(len(data))
+            return zstandard.ZstdCompressor(level=1).compress(data)
+
+    class Writer:
+        response = ResponseJson(b"", (), b"")
+
+    monkeypatch.setattr(packed_responses, "_PACK", Watched())
+    kept = responses.ResponseStore(open_store("memory", Retention()))
+    instructions, tools = b',"instructions":"%b"' % (b"Be kind. " * 2000), b',"tools":[%b1]' % (b"1," * 5000)
+    own = b'{"output":[],"status":"completed"'
+    for number, repeated in enumerate(
+        [
+            (b',"id":1', instructions, tools, b""),
+            (b',"id":2', instructions, tools, b',"image":null'),
+            (b"", tools, bytes(bytearray(instructions)), b""),
+            (),
+        ]
+    ):
+        writer = Writer()
+        writer.response = ResponseJson(own, repeated, b"}")
+        running = responses.RunningResponse(
+            id=f"resp_{number}", tenant="a", created=1, input_items=({"type": "message"},), writer=writer
+        )
+        packed.clear()
+        await kept.keep(running)
+        # The third has a copy, which could be anything.
+        assert (sum(packed) > 15_000) is (number in (0, 2))
+        assert await kept.get("a", running.id) == running.stored()
+        assert running.stored().status == "completed"
+
+
 async def test_a_response_that_an_earlier_version_kept_in_one_piece_is_read() -> None:
     store = open_store("memory", Retention())
     item = {"type": "message", "role": "user", "content": "word"}
     response = StoredResponse(id="resp_1", created=1, document=b'{"output":[]}', input_items=(item,) * 40)
-    await store.put("a/responses", "resp_1", zstandard.ZstdCompressor().compress(msgspec.msgpack.encode(response)))
-    assert await responses.ResponseStore(store).get("a", "resp_1") == response
+    whole = zstandard.ZstdCompressor().compress(msgspec.msgpack.encode(response))
+    # Alone, or beside runs of items that are packed apart.
+    run = zstandard.ZstdCompressor().compress(msgspec.msgpack.encode([item] * 16))
+    for kept, items in ((whole, 40), (msgspec.msgpack.encode([[run], whole]), 56)):
+        await store.put("a/responses", "resp_1", kept)
+        found = await responses.ResponseStore(store).get("a", "resp_1")
+        assert found == msgspec.structs.replace(response, input_items=(item,) * items)

@@ -77,6 +77,8 @@ def json_line(value: object) -> bytes:
 
 def one_line(data: bytes) -> bytes:
     """JSON with the characters escaped at which some clients split lines."""
+    if data.isascii():
+        return data
     if b"\xe2\x80" in data:
         data = data.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
     return data.replace(b"\xc2\x85", b"\\u0085") if b"\xc2\x85" in data else data

@@ -32,7 +32,7 @@ def codes(inbound: Inbound) -> list[str]:
 
 
 def echoed(inbound: Inbound) -> dict[str, Any]:
-    fields = inbound.echo.fields  # type: ignore[attr-defined]
+    fields = b"".join(inbound.echo.fields)  # type: ignore[attr-defined]
     return msgspec.json.decode(b"{" + fields[1:] + b"}")  # type: ignore[no-any-return]
 
 

@@ -26,6 +26,9 @@ DIRECT = "turnwire.direct"
 _HIGH_WATER = 64 * 1024
 """Bytes of a request that may wait for the application before no more is read."""
 
+_COPIED = 32 * 1024
+"""Up to this size, bytes are joined to be written; longer ones are not copied."""
+
 _PHRASES = {status.value: status.phrase for status in http.HTTPStatus}
 _BAD_NAME = re.compile(rb'[\x00-\x20\x7f()<>@,;:\[\]={}\\"]')
 _BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
@@ -94,6 +97,7 @@ class Exchange:
         "_ended",
         "_head",
         "_news",
+        "_opening",
         "_owed",
         "_pieces",
         "_size",
@@ -123,7 +127,9 @@ class Exchange:
         # Whether there is something that the application has not been told, and what it waits for that with.
         self._news = False
         self._told: asyncio.Event | None = None
+        # What waits for the next write, or the end of this step: the head, and an opening that is long.
         self._head = b""
+        self._opening: tuple[bytes, ...] = ()
         self._chunked = False
         self._owed: int | None = None
         self._ended = False
@@ -283,6 +289,15 @@ class Exchange:
 
     def write(self, data: bytes) -> None:
         """Send more of the body."""
+        if len(data) > _COPIED:
+            framed = self._framed(data, b"\r\n")
+            if self._head and not self._opening and not self.gone:
+                # A long opening leaves as the head does: alone it would go at once, and the words behind it only when
+                # all that is to be done in this step is done.
+                self._opening = framed
+            else:
+                self._put(*framed)
+            return
         if self._chunked:
             data = b"%x\r\n%b\r\n" % (len(data), data)
         if self._head or self.gone:
@@ -294,7 +309,10 @@ class Exchange:
 
     def write_last(self, data: bytes) -> None:
         """Send the last of the body, and where it ends; the connection goes on once the answer is finished."""
-        self._put(b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data) if self._chunked else data)
+        if len(data) > _COPIED:
+            self._put(*self._framed(data, b"\r\n0\r\n\r\n"))
+        else:
+            self._put(b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data) if self._chunked else data)
         self._ended = True
 
     def finish(self) -> None:
@@ -308,9 +326,17 @@ class Exchange:
         self._tell()
         self._connection.answered(self)
 
-    def _put(self, data: bytes) -> None:
+    def _framed(self, data: bytes, end: bytes) -> tuple[bytes, ...]:
+        """Data that is long, in pieces."""
+        return (b"%x\r\n" % len(data), data, end) if self._chunked else (data,)
+
+    def _put(self, *pieces: bytes) -> None:
         if self.gone:
             return
         if self._head:
-            data, self._head = self._head + data, b""
-        self._write(data)
+            pieces = (self._head, *self._opening, *pieces)
+            self._head, self._opening = b"", ()
+        if sum(map(len, pieces)) > _COPIED:
+            self._connection.transport.writelines(pieces)
+        else:
+            self._write(b"".join(pieces))

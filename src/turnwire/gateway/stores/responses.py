@@ -17,28 +17,18 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
-import zstandard
 
 from turnwire.gateway.stores.following import Following
+from turnwire.gateway.stores.packed_responses import ResponsePacking
 from turnwire.gateway.stores.store import Store, StoreError
 from turnwire.protocols.fields.decoded import DecodedParts
-from turnwire.protocols.responses import RequestBody, Stored, StoredResponse, continued
+from turnwire.protocols.responses import RequestBody, ResponseJson, Stored, StoredResponse, continued
 from turnwire.protocols.responses.stored import MAX_CHAIN
 
 __all__ = ["ResponseLog", "ResponseStore", "RunningResponse", "turn_of"]
 
 log = logging.getLogger("turnwire.responses")
 
-_PACK = zstandard.ZstdCompressor(level=1)
-"""Used by the event loop only: two threads may not share one."""
-
-_LARGE = 1024 * 1024
-"""From this many bytes on, compressing or expanding would hold the event loop for milliseconds."""
-
-_RUN = 16
-"""How many items are packed together."""
-
-_MAX_ENTRY = 256 * 1024 * 1024
 _MAX_FRAMES = 4 * 1024 * 1024
 _KEPT_LOGS = 64
 _FINISH_S = 60.0
@@ -52,7 +42,7 @@ class Writer(Protocol):
     """What is needed of an encoder: the response object as far as it is known."""
 
     @property
-    def document(self) -> bytes: ...
+    def response(self) -> ResponseJson: ...
 
 
 class RunningResponse(msgspec.Struct, kw_only=True):
@@ -79,10 +69,14 @@ class RunningResponse(msgspec.Struct, kw_only=True):
 
     def stored(self) -> StoredResponse:
         """The response as it stands."""
+        return self.around(self.writer.response.json)
+
+    def around(self, document: bytes) -> StoredResponse:
+        """The response with its document."""
         return StoredResponse(
             id=self.id,
             created=self.created,
-            document=self.writer.document,
+            document=document,
             input_items=self.input_items,
             previous_response_id=self.previous,
         )
@@ -170,8 +164,7 @@ class ResponseStore:
     def __init__(self, store: Store, parts: DecodedParts | None = None) -> None:
         self._store = store
         # Packed items have their room among the decoded ones.
-        self._parts = parts if parts is not None else DecodedParts()
-        self._runs = self._parts.kind("responses.packed")
+        self._packing = ResponsePacking(parts if parts is not None else DecodedParts())
         self._holder = f"gateway-{secrets.token_hex(8)}"
         self._tending: asyncio.Task[None] | None = None
         self._running: dict[tuple[str, str], RunningResponse] = {}
@@ -269,32 +262,19 @@ class ResponseStore:
 
     async def put(self, tenant: str, response: StoredResponse, *, holder: str | None = None) -> None:
         """Keep a response; with `holder`, only if that one has its lease."""
-        if not await self._store.put(_space(tenant), response.id, await self._pack(response), holder=holder):
-            log.warning("response %s was given up while it ran; its end is not kept", response.id)
+        await self._put(tenant, response.id, await self._packing.pack(response), holder)
 
-    async def _pack(self, response: StoredResponse) -> bytes:
-        """A response as it is kept. Its first items are packed in runs; those that were packed for an earlier response
-        of the conversation, which are the very same objects, are not packed again."""
-        items, parts = response.input_items, self._parts
-        runs = [items[place : place + _RUN] for place in range(0, len(items) - _RUN + 1, _RUN)]
-        keys = [tuple(map(id, run)) for run in runs]
-        packed = parts.get(self._runs, keys)
-        new = [place for place, run in enumerate(packed) if run is None]
-        rest = msgspec.structs.replace(response, input_items=items[len(runs) * _RUN :])
-        raw = [*[_encode(runs[place]) for place in new], _encode(rest)]
-        if sum(map(len, raw)) > _LARGE:
-            fresh = await asyncio.to_thread(lambda: [_packed(data) for data in raw])
-        else:
-            fresh = list(map(_PACK.compress, raw))
-        for place, data, frame in zip(new, raw, fresh, strict=False):
-            packed[place] = _Run(runs[place], frame, 3 * len(data))
-            parts.put(self._runs, keys[place], packed[place])
-        return _encode(_Kept([run.packed for run in packed], fresh[-1]))
+    async def _put(self, tenant: str, response_id: str, packed: bytes, holder: str | None) -> None:
+        if not await self._store.put(_space(tenant), response_id, packed, holder=holder):
+            log.warning("response %s was given up while it ran; its end is not kept", response_id)
 
     async def keep(self, running: RunningResponse) -> None:
         """Keep a running response as it stands."""
-        if running.holder not in (_DEAD, _DELETED):
-            await self.put(running.tenant, running.stored(), holder=running.holder)
+        # As it is now: the lease may be seized while the response is packed.
+        holder = running.holder
+        if holder not in (_DEAD, _DELETED):
+            packed = await self._packing.pack(running.around(b""), running.writer.response)
+            await self._put(running.tenant, running.id, packed, holder)
 
     async def get(self, tenant: str, response_id: str) -> StoredResponse | None:
         """The response as it stands now."""
@@ -316,18 +296,7 @@ class ResponseStore:
 
     async def _read(self, tenant: str, response_id: str) -> StoredResponse | None:
         data = await self._store.get(_space(tenant), response_id)
-        if data is None:
-            return None
-        kept = _KEPT.decode(data) if data[:4] != zstandard.FRAME_HEADER else _Kept([], data)
-        frames = [*kept.runs, kept.rest]
-        size = sum(map(zstandard.frame_content_size, frames))
-        if size > _LARGE:
-            *runs, rest = await asyncio.to_thread(lambda: [_expanded(frame) for frame in frames])
-        else:
-            *runs, rest = map(_expanded, frames)
-        response = _STORED.decode(rest)
-        items = [item for run in runs for item in msgspec.msgpack.decode(run)]
-        return msgspec.structs.replace(response, input_items=(*items, *response.input_items)) if items else response
+        return None if data is None else await self._packing.unpack(data)
 
     async def cancel(self, tenant: str, response_id: str) -> StoredResponse | None:
         """End a background response, whichever gateway runs it; the response as it then is."""
@@ -409,42 +378,12 @@ class ResponseStore:
                 await asyncio.wait_for(running.ended(), _FINISH_S)
 
 
-class _Run(msgspec.Struct, frozen=True, gc=False):
-    """Items of a conversation packed together; no others can be taken for them while they are held here. `cost` is what
-    they and their text count for among decoded parts."""
-
-    items: tuple[dict[str, Any], ...]
-    packed: bytes
-    cost: int
-
-
-class _Kept(msgspec.Struct, frozen=True, array_like=True):
-    """A response in the store: its first items in packed runs, and the rest of it packed. Earlier versions kept it as
-    the rest alone."""
-
-    runs: list[bytes]
-    rest: bytes
-
-
-_STORED = msgspec.msgpack.Decoder(StoredResponse)
-_KEPT = msgspec.msgpack.Decoder(_Kept)
-_encode = msgspec.msgpack.Encoder().encode
-
-
 def _ended(response: StoredResponse, status: str, error: str | None = None) -> StoredResponse:
     document = msgspec.json.decode(response.document)
     document["status"] = status
     if error is not None:
         document["error"] = {"code": "server_error", "message": error}
     return msgspec.structs.replace(response, document=msgspec.json.encode(document))
-
-
-def _packed(raw: bytes) -> bytes:
-    return zstandard.ZstdCompressor(level=1).compress(raw)
-
-
-def _expanded(packed: bytes) -> bytes:
-    return zstandard.ZstdDecompressor().decompress(packed, max_output_size=_MAX_ENTRY)
 
 
 def _space(tenant: str) -> str:

@@ -1,8 +1,9 @@
 """One turn, from an admitted request to its last byte: the engine pushes batches in, bytes leave at once.
 
-Promise: all tokens that an engine delivers in one wake-up leave as one write, by plain calls from batch to bytes; each
-block reaches the client when its last token arrives; a success is only ever sent after the engine's own completion;
-ending early aborts the engine. A slow reader pauses the engine's stream.
+Promise: all tokens that an engine delivers in one wake-up leave as one write, by plain calls from batch to bytes (a
+long opening is a write of its own before them); each block reaches the client when its last token arrives; a success is
+only ever sent after the engine's own completion; ending early aborts the engine. A slow reader pauses the engine's
+stream.
 """
 
 from __future__ import annotations
@@ -51,6 +52,11 @@ from turnwire.turns import BlockDelta, Event, Finished, FinishReason, Note, Seal
 __all__ = ["Turn"]
 
 log = logging.getLogger("turnwire.turn")
+
+
+_LONG = 32 * 1024
+"""An opening of more bytes is a write of its own, so that it is not copied: a Responses answer begins with the
+request's instructions."""
 
 
 def _scored(batch: TokenBatch) -> TokensScored:
@@ -172,6 +178,11 @@ class Turn:
         capabilities = runtime.engine.capabilities
         start = start_state(record.prompt.tail, record.dialect)
         plan = self._plan = plan_constraint(conversation, record.dialect, capabilities, start)
+        prefill = runtime.tokenizer.encode(plan.prefill) if plan.prefill else []
+        self._prefilled = len(prefill)
+        # First, so that the engine reads the prompt while the rest is made ready: it is heard by the event loop only,
+        # which goes on once this is done.
+        self._generation = runtime.engine.submit(self.request(prefill), self.receiver)
         self._stamping.notes.extend(plan.notes)
         if plan.check is not None and record.reply is None:
             record.reply = Reply()
@@ -186,11 +197,7 @@ class Turn:
                 self._stops = AnswerStops(conversation.sampling.stop)
         if not conversation.tool_choice.parallel:
             self._first_call = FirstCallOnly(record.dialect)
-        prefill = runtime.tokenizer.encode(plan.prefill) if plan.prefill else []
-        self._prefilled = len(prefill)
-        request = self.request(prefill)
         self._head = self.encoder.start(self.usage)
-        self._generation = runtime.engine.submit(request, self.receiver)
         if prefill:
             self._put(self.encoder.feed(self._heard(plan.prefill, prefill)))
 
@@ -335,7 +342,11 @@ class Turn:
         if not data:
             return
         if not self.opened:
-            data = self._opening() + data
+            head = self._opening()
+            if len(head) > _LONG:
+                self.sink.write(head)
+            else:
+                data = head + data
         write = self.sink.write_last if last else self.sink.write
         closed = self._stamping.closed
         if closed == len(self.record.dispatches):
@@ -542,4 +553,6 @@ class Turn:
         steered = not (self._first_call is None and self._stops is None and self.record.reply is None)
         if self._parser is not None and not steered:
             self._feed = self._parser.feed
-        return self._head
+        # Let go: a Responses answer begins with the instructions, twice.
+        head, self._head = self._head, b""
+        return head

@@ -18,7 +18,7 @@ from turnwire.protocols.responses.compaction.summary import (
     read_summary,
     summary_request,
 )
-from turnwire.protocols.responses.echo import Echo, no_fields
+from turnwire.protocols.responses.echo import Echo, ResponseJson, no_fields
 from turnwire.protocols.responses.request.decode import (
     RequestBody,
     decode,
@@ -39,6 +39,7 @@ __all__ = [
     "Echo",
     "Origin",
     "RequestBody",
+    "ResponseJson",
     "Stored",
     "StoredResponse",
     "StreamEncoder",

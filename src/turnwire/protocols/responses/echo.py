@@ -1,7 +1,8 @@
 """What a response object repeats of its request, prepared once as bytes.
 
 Promise: every field OpenAI's response object has is there, with the request's value or OpenAI's default, so strict
-client types accept it; the bytes are made once per request and reused in every event that carries the object.
+client types accept it. The bytes of instructions and tools, which may be long, are made once for all requests of a
+conversation, and are copied only into what is sent.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from turnwire.protocols.framing import json_line
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.responses.tools import Toolbox
 
-__all__ = ["Echo", "EchoedFields", "echoed_fields", "echoed_tools", "no_fields"]
+__all__ = ["Echo", "EchoedFields", "ResponseJson", "echoed_fields", "echoed_tools", "no_fields"]
 
 DEFAULTS: Mapping[str, Any] = {
     "background": False,
@@ -28,7 +29,6 @@ DEFAULTS: Mapping[str, Any] = {
     "metadata": {},
     "parallel_tool_calls": True,
     "presence_penalty": 0.0,
-    "previous_response_id": None,
     "prompt_cache_key": None,
     "prompt_cache_retention": None,
     "safety_identifier": None,
@@ -46,10 +46,11 @@ DEFAULTS: Mapping[str, Any] = {
 
 class Echo(msgspec.Struct, kw_only=True):
     """What the encoders of one response need from its request. `fields` are the members of the response object that
-    never change, as JSON starting with a comma; `input_items` is what a stored response keeps of its input; `stateless`
-    says that the client asked for encrypted reasoning, so that it can send everything back itself."""
+    never change, as pieces of JSON of which the first starts with a comma; `input_items` is what a stored response
+    keeps of its input; `stateless` says that the client asked for encrypted reasoning, so that it can send everything
+    back itself."""
 
-    fields: bytes = b""
+    fields: tuple[bytes, ...] = ()
     toolbox: Toolbox = msgspec.field(default_factory=Toolbox)
     summaries: bool = True
     store: bool = True
@@ -62,14 +63,34 @@ class Echo(msgspec.Struct, kw_only=True):
 
 
 class EchoedFields(msgspec.Struct, frozen=True, gc=False):
-    """The constant members of the response object for a request, but for its tools, which stand between them."""
+    """The constant members of the response object for a request, but for its tools, which stand between them, and what
+    it goes on from, which is another with each request of a conversation."""
 
     before: bytes
     after: bytes
 
-    def around(self, tools: bytes) -> bytes:
-        """The members with the tools, as `echoed_tools` wrote them."""
-        return self.before + tools + self.after
+    def around(self, tools: bytes, previous: str | None) -> tuple[bytes, ...]:
+        """The members with the tools, as `echoed_tools` wrote them, and the id of the response before."""
+        return b',"previous_response_id":' + json_line(previous), self.before, tools, self.after
+
+
+class ResponseJson(msgspec.Struct, frozen=True, gc=False):
+    """A response object as JSON in pieces: those between what comes `before` and `after` them are what it repeats of
+    its request."""
+
+    before: bytes
+    repeated: tuple[bytes, ...]
+    after: bytes
+
+    @property
+    def pieces(self) -> tuple[bytes, ...]:
+        """All of them, in order."""
+        return self.before, *self.repeated, self.after
+
+    @property
+    def json(self) -> bytes:
+        """The whole in one piece."""
+        return b"".join(self.pieces)
 
 
 def echoed_fields(request: Fields) -> EchoedFields:
@@ -94,9 +115,9 @@ def echoed_fields(request: Fields) -> EchoedFields:
     return EchoedFields(b"," + json_line(fields)[1:-1] + b',"tools":', after)
 
 
-def no_fields() -> bytes:
+def no_fields() -> tuple[bytes, ...]:
     """The constant members of a response object whose request was never read."""
-    return echoed_fields(Fields(b"{}", RESPONSES, Limits())).around(b"[]")
+    return echoed_fields(Fields(b"{}", RESPONSES, Limits())).around(b"[]", None)
 
 
 def echoed_tools(tools: list[Any]) -> bytes:

@@ -26,7 +26,7 @@ from turnwire.protocols.responses.answer.output import (
     SearchCallItem,
     carrier_item,
 )
-from turnwire.protocols.responses.echo import Echo
+from turnwire.protocols.responses.echo import Echo, ResponseJson
 from turnwire.protocols.responses.tools import CallKind, Origin
 from turnwire.protocols.wire import TurnFacts, TurnFailure
 from turnwire.turns import (
@@ -90,9 +90,10 @@ class StreamEncoder:
         self._end = b"}" + framing.end
         self._turn_id = facts.turn_id
         self._annotations = framing.annotations(facts.annotations)
-        self._constant = b',"model":' + quoted(facts.model) + echo.fields
+        self._after = b""
         if facts.diagnostics is not None:
-            self._constant += b',"prompt_cache_diagnostics":' + json_line(facts.diagnostics)
+            self._after = b',"prompt_cache_diagnostics":' + json_line(facts.diagnostics)
+        self._model = b',"model":' + quoted(facts.model)
         self._echo = echo
         self._now = now
         self._dispatch = facts.dispatch
@@ -107,11 +108,11 @@ class StreamEncoder:
         self._hosted: dict[str, int] = {}
         self._usage: Usage | None = None
         self._opening = self._response(b"in_progress")
-        self.document = self._response(b"queued") if echo.background else self._opening
+        self.response = self._response(b"queued") if echo.background else self._opening
         # A background response waits for its turn first.
-        waiting = [("response.queued", self.document)] if echo.background else []
+        waiting = [("response.queued", self.response)] if echo.background else []
         self._openings = [
-            ("response.created", self.document),
+            ("response.created", self.response),
             *waiting,
             ("response.in_progress", self._opening),
         ]
@@ -121,15 +122,23 @@ class StreamEncoder:
         self.failed = False
 
     @property
+    def document(self) -> bytes:
+        """The response object as far as it is known."""
+        return self.response.json
+
+    @property
     def output_items(self) -> tuple[dict[str, Any], ...]:
         """The items that are finished so far."""
         return tuple(msgspec.json.decode(item) for item in self._items if item)
 
     def start(self, usage: Usage) -> bytes:
         if not self.finished:
-            self.document = self._opening
-        opening = [self._stated(name, response, number) for number, (name, response) in enumerate(self._openings)]
-        return self._annotations + b"".join(opening)
+            self.response = self._opening
+        # Joined once: with long instructions these are hundreds of kilobytes.
+        pieces = [self._annotations]
+        for number, (name, response) in enumerate(self._openings):
+            pieces += self._stated(name, response, number)
+        return b"".join(pieces)
 
     def keepalive(self) -> bytes:
         # Codex counts only parsed events as life, and every client knows this one. Nothing follows the end.
@@ -157,13 +166,13 @@ class StreamEncoder:
 
     def fail(self, failure: TurnFailure) -> bytes:
         self.finished = self.failed = True
-        self.document = self._response(b"failed", error=json_line(failed_error(failure)))
-        return self._next("response.failed", self.document)
+        self.response = self._response(b"failed", error=json_line(failed_error(failure)))
+        return self._next("response.failed", self.response)
 
     def cancel(self) -> None:
         """The turn was called off: what is finished stays, nothing more is said."""
         self.finished = True
-        self.document = self._response(b"cancelled")
+        self.response = self._response(b"cancelled")
 
     # ------------------------------------------------------------------------------------------------ all but deltas
 
@@ -184,7 +193,7 @@ class StreamEncoder:
         if isinstance(one, SealCarried):
             return self._carry(one.seal)
         if isinstance(one, TurnReport):
-            self._constant += b',"nvext":' + json_line(one.fields)
+            self._after += b',"nvext":' + json_line(one.fields)
         elif isinstance(one, Usage):
             self._usage = one
         elif isinstance(one, Finished):
@@ -253,14 +262,14 @@ class StreamEncoder:
             return self.fail(TurnFailure("engine_failed", "The generation was broken off before it was complete."))
         reason = INCOMPLETE.get(finished.reason)
         if reason is None:
-            self.document = self._response(b"completed")
-            return self._next("response.completed", self.document)
-        self.document = self._response(b"incomplete", incomplete=json_line({"reason": reason}))
-        return self._next("response.incomplete", self.document)
+            self.response = self._response(b"completed")
+            return self._next("response.completed", self.response)
+        self.response = self._response(b"incomplete", incomplete=json_line({"reason": reason}))
+        return self._next("response.incomplete", self.response)
 
-    def _response(self, status: bytes, *, error: bytes = b"null", incomplete: bytes = b"null") -> bytes:
+    def _response(self, status: bytes, *, error: bytes = b"null", incomplete: bytes = b"null") -> ResponseJson:
         completed_at = b"%d" % self._now() if status == b"completed" and self._now is not None else b"null"
-        return b'%b,"status":"%b","completed_at":%b,"error":%b,"incomplete_details":%b,"output":[%b],"usage":%b%b}' % (
+        own = b'%b,"status":"%b","completed_at":%b,"error":%b,"incomplete_details":%b,"output":[%b],"usage":%b%b' % (
             self._head,
             status,
             completed_at,
@@ -268,8 +277,9 @@ class StreamEncoder:
             incomplete,
             b",".join(filter(None, self._items)),
             usage_json(self._usage) if self._usage is not None else b"null",
-            self._constant,
+            self._model,
         )
+        return ResponseJson(own, self._echo.fields, self._after + b"}")
 
     def _frames(self, events: Sequence[ItemEvent]) -> bytes:
         first, framing, end = self._sequence, self._framing, self._end
@@ -281,15 +291,15 @@ class StreamEncoder:
             ]
         )
 
-    def _next(self, name: str, response: bytes) -> bytes:
+    def _next(self, name: str, response: ResponseJson) -> bytes:
         """The next event, which has the response as it is now."""
         number = self._sequence
         self._sequence += 1
-        return self._stated(name, response, number)
+        return b"".join(self._stated(name, response, number))
 
-    def _stated(self, name: str, response: bytes, number: int) -> bytes:
-        head = typed(self._framing, name)
-        return b'%b"response":%b,"sequence_number":%d%b' % (head, response, number, self._end)
+    def _stated(self, name: str, response: ResponseJson, number: int) -> Sequence[bytes]:
+        end = b',"sequence_number":%d%b' % (number, self._end)
+        return typed(self._framing, name), b'"response":', *response.pieces, end
 
 
 class DocumentEncoder:
@@ -303,9 +313,9 @@ class DocumentEncoder:
         self._stream = stream
 
     @property
-    def document(self) -> bytes:
+    def response(self) -> ResponseJson:
         """The response object as far as it is known."""
-        return self._stream.document
+        return self._stream.response
 
     @property
     def output_items(self) -> tuple[dict[str, Any], ...]:

@@ -56,7 +56,8 @@ INCLUDABLE = frozenset(
 
 PRIORITY_OF_TIER = {"priority": 1, "fast": 1, "flex": -1}
 
-_PARTS = frozenset({"client_metadata", "input", "tools"})
+_PARTS = frozenset({"client_metadata", "input", "previous_response_id", "tools"})
+"""Fields that are others with each request of a conversation, or that are read by themselves."""
 _DEFERRED = attrgetter("deferred")
 
 
@@ -138,7 +139,7 @@ def decode_request(
     if walk.compaction_requested:
         conversation = summary_request(conversation)
     echo = Echo(
-        fields=asked.echoed.around(offered.echoed),
+        fields=asked.echoed.around(offered.echoed, request.previous_response_id),
         toolbox=toolbox,
         summaries=asked.summaries,
         store=asked.store,
