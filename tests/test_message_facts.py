@@ -60,7 +60,8 @@ def told(known: KnownConversation) -> tuple[object, ...]:
     size = len(known.messages)
     parts = (known.prefixes, known.said)
     chains = [[part.before(place) for place in range(len(part.digests) + 1)] for part in parts]
-    return (known.messages, known.each, known.shown, known.calls, known.control, known.held, known.size, size, chains)
+    places = (known.calls, known.questions)
+    return (known.messages, known.each, known.shown, places, known.control, known.held, known.size, size, chains)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -80,6 +81,8 @@ def test_a_conversation_that_went_on_is_known_as_one_that_is_new(seed: int) -> N
             Conversation(model="m", messages=messages).assistant_turns,
             Conversation(model="m", messages=messages).images,
         )
+        worded = [at for at, one in enumerate(messages) if one.role == "user" and one.text]
+        assert known.worded == (worded[-1] if worded else -1)
         assert told(cache.all(messages)) == told(MessageCache(control).all(messages))
         assert cache.unseen(messages, 1 << 20) == 0
 

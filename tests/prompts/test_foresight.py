@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+from unittest import mock
 
+import msgspec
 import pytest
 from families import FAMILIES, template
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.prompt import Prompt
-from turnwire.prompts.replay.foresight import Foresight, survives_clients
+from turnwire.prompts.replay.foresight import Foresight, PlainAnswers, survives_clients
 from turnwire.prompts.replay.rewriting import rewritten_on
+from turnwire.prompts.replay.splicer import Openings
+from turnwire.prompts.replay.written_calls import WrittenCalls
 from turnwire.prompts.tokenizers.load import load_tokenizer
-from turnwire.turns import Conversation, Message, TextBlock, Thinking, Tool, ToolCallBlock
+from turnwire.turns import Block, Conversation, Message, TextBlock, Thinking, Tool, ToolCallBlock
 
 TOKENIZER = load_tokenizer()
 SCHEMA: dict[str, Any] = {
@@ -93,6 +100,72 @@ def test_what_is_known_of_plain_answers_is_what_asking_the_template_tells(
     assert quick == answers()
 
 
+ONES = ("a", "/repo/ledger.py", "git log --stat -3; make (all)", "-1", "1", "true", "a  b", "x,y:z=1+2@#*?!^~", "TRUE.")
+OTHERS = (
+    'say "no"',
+    "a\\b",
+    "<b>&'c'",
+    "é",
+    "{a}",
+    "[1]",
+    " a",
+    "a\nb",
+    "",
+    "null",
+    "1e5",
+    "a|b",
+    "$x",
+    "50 %",
+    "`ls`",
+)
+SAID = ("", "I will read it.", 'One.\n\n  Two &amp; "three".', " blank ", "<b>", "ZqWord00Vx", "I will.\n")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@given(data=st.data())
+@settings(max_examples=25)
+def test_what_is_known_of_calls_is_what_asking_the_template_tells(name: str, data: st.DataObject) -> None:
+    """A model may have learnt a form from any words: the same ones as the template writes follow for all others."""
+    foresight = asked(PromptBuilder(template(name), TOKENIZER)).foresight
+    assert isinstance(foresight, Foresight)
+    words = st.sampled_from((*ONES, *OTHERS)) if data.draw(st.booleans()) else st.sampled_from(ONES)
+    shapes = st.lists(
+        st.lists(st.sampled_from(("path", "note", "size")), unique=True, max_size=3), min_size=1, max_size=2
+    )
+    told = data.draw(st.lists(st.tuples(st.sampled_from(SAID), shapes, st.booleans()), min_size=2, max_size=6))
+    for text, calls, kept in told:
+        rest: list[Block] = [TextBlock(text=text)] if text else []
+        for number, keys in enumerate(calls):
+            arguments = json.dumps({key: data.draw(words) for key in keys}, separators=(",", ":"), ensure_ascii=False)
+            rest.append(ToolCallBlock(id=str(number), name="Write", arguments=arguments))
+        made = [block for block in rest if isinstance(block, ToolCallBlock)]
+        fresh = msgspec.structs.replace(foresight, plain=PlainAnswers(TOKENIZER, foresight.end_tokens))
+        with mock.patch.object(WrittenCalls, "of", lambda self, blocks, tools, about, write: write(blocks)):
+            expected = fresh._written(rest, made, kept=kept)
+        assert foresight._written(rest, made, kept=kept) == expected
+
+
+def test_what_is_known_of_calls_is_bounded() -> None:
+    known = WrittenCalls()
+    for number in range(600):
+        call = ToolCallBlock(id="1", name=f"tool{number}", arguments='{"path":"a"}')
+        assert known.of([call], (), (), lambda blocks: str(blocks)) == str([call])
+    assert len(known) <= 256
+    long = ToolCallBlock(id="1", name="t" * 5000, arguments='{"path":"a"}')
+    known.of([long], (), (), lambda blocks: str(blocks))
+    assert len(known) <= 256
+
+
+def test_large_tools_are_not_kept_with_what_is_known_of_their_calls() -> None:
+    large = Tool(name="Report", description="Reports. " * 10_000)
+    calls, openings = WrittenCalls(), Openings()
+    for tool in (TOOL, large):
+        call = ToolCallBlock(id="1", name=tool.name, arguments='{"path":"a"}')
+        assert calls.of([call], (tool,), (), lambda blocks: str(blocks)) == str([call])
+        openings.put("", (tool,), {}, "<user>")
+        assert (len(calls), len(openings)) == (1, 1)
+
+
 def asked(builder: PromptBuilder) -> Prompt:
     go = Message(role="user", blocks=(TextBlock(text="Go."),))
     return builder.build(Conversation(model="m", messages=(go,), tools=(TOOL,), thinking=Thinking(mode="on")))
@@ -137,3 +210,31 @@ def test_the_end_token_of_the_template_is_no_difference() -> None:
     prompt = asked(builder)
     assert restores(prompt, "<think>\nHm.\n</think>\n\nDone.<|im_end|>", (TextBlock(text="Done."),))
     assert not restores(prompt, "<think>\nHm.\n</think>\n\nDone.<|endoftext|>", (TextBlock(text="Done."),))
+
+
+def test_what_stands_before_a_turn_is_rendered_once_for_its_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = template("qwen3")
+    builder = PromptBuilder(model, TOKENIZER)
+    rendered: list[Any] = []
+    render, stamps = type(model).render, ["monday"]
+
+    def counted(self: Any, messages: Any, **given: Any) -> str:
+        rendered.append(messages)
+        return render(self, messages, **given)
+
+    monkeypatch.setattr(type(model), "render", counted)
+    monkeypatch.setattr(type(model), "stamp", property(lambda self: stamps[0]))
+
+    def renderings(tool: Tool) -> int:
+        go = Message(role="user", blocks=(TextBlock(text="Go."),))
+        prompt = builder.build(Conversation(model="m", messages=(go,), tools=(tool,), thinking=Thinking(mode="on")))
+        rendered.clear()
+        assert restores(prompt, f"<think>\nHm.\n</think>{WRITTEN}", (CALL,))
+        return len(rendered)
+
+    # The opening, the call, and a sample of such calls.
+    assert [renderings(TOOL), renderings(TOOL)] == [3, 0]
+    # A tool of the same name may be described in other words, and a template may tell the day.
+    assert renderings(Tool(name="Write", description="Writes a file.", schema=SCHEMA)) == 3
+    stamps[0] = "tuesday"
+    assert renderings(TOOL) == 3

@@ -251,6 +251,29 @@ def test_a_conversation_that_goes_on_reads_as_if_it_were_shown_as_a_whole(
         story.exchange()
 
 
+@pytest.mark.parametrize("chat", [Chat, ControlChat])
+@pytest.mark.parametrize("name", FAMILIES)
+@settings(max_examples=2, deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_conversation_that_is_edited_reads_as_if_it_were_shown_as_a_whole(
+    name: str, chat: type[Chat], seed: int
+) -> None:
+    chance = random.Random(seed)
+    story, warm = chat(chance), remembering(name)
+    for _ in range(14):
+        fresh = PromptBuilder(warm.template, own(), traits=warm.traits)
+        asked = story.now()
+        assert outcome(warm, asked, None) == outcome(fresh, asked, None)
+        if chance.random() < 0.7:
+            story.exchange()
+        for _ in range(chance.choice((0, 1, 1, 1, 2))):
+            place = chance.randrange(len(story.messages))
+            role, text = story.messages[place].role, story.messages[place].text
+            words = (story.words(), text[::-1], f"{text}\n{story.words()}", text[:-1], f"{story.words()}\n{text}")
+            if not any(isinstance(block, ToolCallBlock | ToolResultBlock) for block in story.messages[place].blocks):
+                story.messages[place] = Message(role=role, blocks=(TextBlock(text=chance.choice(words)),))
+
+
 @pytest.mark.parametrize("said", ["Be brief.", "Never write <|im_start|>."])
 def test_only_what_is_new_is_shown_to_the_template(said: str) -> None:
     watched = Watched(template("qwen3"))
@@ -320,6 +343,26 @@ def test_short_words_that_come_again_and_again_are_told_apart(seed: int) -> None
             assert outcome(warm, asked, None) == outcome(
                 PromptBuilder(warm.template, own(), traits=warm.traits), asked, None
             )
+
+
+ENDLESS = """{%- for message in messages -%}
+{{- "<|im_start|>" + message.role + "\\n" + message.content -}}{%- endfor -%}
+{%- if add_generation_prompt -%}{{- "<|im_start|>assistant\\n" -}}{%- endif -%}"""
+
+
+@pytest.mark.parametrize("edited", [False, True])
+@pytest.mark.parametrize("word", ["im", "|", "start"])
+def test_words_that_are_found_inside_a_control_token_are_counted_as_in_the_whole(word: str, edited: bool) -> None:
+    warm = PromptBuilder(ChatTemplate(ENDLESS), PrefixTokenizer(own()))
+    words = ["One", "Two", "Three", "Four", "Five\n\n", word, "Seven"]
+    for end in (5, 7):
+        if edited and end == 7:
+            words[2] = "Another"
+        roles = ("user", "assistant") * 4
+        told = [Message(role=role, blocks=(TextBlock(text=text),)) for role, text in zip(roles, words, strict=False)]  # type: ignore[arg-type]
+        asked = Conversation(model="m", messages=tuple(told[:end]))
+        fresh = PromptBuilder(warm.template, own(), traits=warm.traits)
+        assert outcome(warm, asked, None) == outcome(fresh, asked, None)
 
 
 def test_without_control_tokens_the_sections_of_a_prompt_leave_no_gap() -> None:
@@ -435,6 +478,47 @@ def test_neither_the_last_question_nor_the_generation_header_is_tokenized_again(
             assert not [text for text in encoded if text.endswith(prompt.tail)]
         answer = Message(role="assistant", blocks=(TextBlock(text=f"Answer {step}"),))
         messages = (*messages, answer, Message(role="user", blocks=(TextBlock(text=f"Question {step + 1}"),)))
+
+
+@pytest.mark.parametrize("edit", ["Another question 8.", "Question 8, and more of it.", "Question nine"])
+def test_what_stands_behind_an_edit_is_not_tokenized_again(monkeypatch: pytest.MonkeyPatch, edit: str) -> None:
+    builder = PromptBuilder(default_template(), PrefixTokenizer(own()))
+    encode, encoded = builder.tokenizer.encode, list[str]()
+
+    def seen(text: str) -> list[int]:
+        encoded.append(text)
+        return encode(text)
+
+    def said(role: str, text: str) -> Message:
+        return Message(role=role, blocks=(TextBlock(text=text),))  # type: ignore[arg-type]
+
+    messages = [said(("user", "assistant")[place % 2], f"Question {place} {'word ' * 200}") for place in range(21)]
+    builder.build(Conversation(model="m", messages=tuple(messages)))
+    messages[8] = said("user", edit)
+    messages += [said("assistant", "Yes."), said("user", "Go on.")]
+    asked = Conversation(model="m", messages=tuple(messages))
+    monkeypatch.setattr(builder.tokenizer, "encode", seen)
+    draft = builder.begin(asked)
+    assert draft is not None
+    assert draft.work < 1000
+    assert draft.finish().ids == PromptBuilder(default_template(), own()).build(asked).ids
+    assert sum(map(len, encoded)) < 5000  # of 23,000: from the last place before the edit where it can be cut
+
+
+@pytest.mark.parametrize("end", [21, 19])
+def test_what_is_tokenized_again_before_another_edit_or_an_end_that_is_gone_counts_as_work(end: int) -> None:
+    builder = PromptBuilder(default_template(), PrefixTokenizer(own()))
+
+    def said(place: int, text: str) -> Message:
+        role = ("user", "assistant")[place % 2]
+        return Message(role=role, blocks=(TextBlock(text=f"{text} {place}"),))  # type: ignore[arg-type]
+
+    messages = [said(place, "word " * 200) for place in range(21)]
+    builder.build(Conversation(model="m", messages=tuple(messages)))
+    messages[2], messages[18] = said(2, "Edited"), said(18, "Edited, too")
+    draft = builder.begin(Conversation(model="m", messages=tuple(messages[:end])))
+    assert draft is not None
+    assert draft.work > 15_000
 
 
 # ---------------------------------------------------------------------------------------------------- bounded memory

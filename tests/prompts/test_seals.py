@@ -50,7 +50,9 @@ def test_segments_restore_the_turn(parts: list[list[list[int]]], rest: list[int]
     whole += rest
     trailing = made.finish()
     assert trailing is not None
-    segments = [opened(sealer, seal) for seal in [*seals, trailing]]
+    other = Sealer([KEY])
+    segments = [opened(other, seal) for seal in [*seals, trailing]]
+    assert segments == [opened(sealer, seal) for seal in [*seals, trailing]]
     assert [segment.number for segment in segments] == list(range(len(segments)))
     assert [segment.last for segment in segments] == [False] * len(seals) + [True]
     assert [token for segment in segments for token in segment.ids] == whole
@@ -130,6 +132,22 @@ def test_each_refusal_has_its_reason() -> None:
     assert refused(sealer, seal[:-8] + "A" * 8) == "tampered"
     assert refused(sealer, seal + "AAAA") == "tampered"
     assert refused(sealer, "tw1." + "A" * 9_000_000) == "too_large"
+
+
+def test_what_a_sealer_remembers_of_its_seals_is_bounded() -> None:
+    sealer = Sealer([KEY])
+    first = sample(sealer)
+    large = sealer.turn("large", model=MODEL, tenant=TENANT)
+    large.add([1] * 900_000)  # more than is remembered, in a small seal
+    assert len(opened(sealer, large.finish() or "").ids) == 900_000
+    seals = [first]
+    for number in range(6000):
+        made = turn(sealer, f"turn{number}")
+        made.add([number])
+        seals.append(made.finish() or "")
+    assert sealer.remembered < 4500
+    assert list(opened(sealer, first).ids) == list(range(50))
+    assert [list(opened(sealer, seal).ids) for seal in seals[-2:]] == [[5998], [5999]]
 
 
 def test_a_seal_does_not_pass_for_another_segment_of_its_turn() -> None:

@@ -15,7 +15,7 @@ import msgspec
 from turnwire.conversation_memory import ConversationMemory
 from turnwire.prompts.recall.history import PrefixDigests, said_digest
 from turnwire.prompts.templates.control_text import ControlText, Marks
-from turnwire.prompts.templates.messages import calls_of
+from turnwire.prompts.templates.messages import calls_of, questions_of
 from turnwire.turns import Block, Message, ReasoningBlock, TextBlock, ToolCallBlock, ToolResultBlock
 
 __all__ = ["KnownConversation", "KnownMessage", "MessageCache", "without_carriers"]
@@ -42,13 +42,15 @@ class KnownMessage(msgspec.Struct, frozen=True, gc=False):
 
 class KnownConversation(msgspec.Struct, frozen=True, gc=False):
     """What is known of a conversation's `messages`: of `each`, and of all of them. `shown` are they without thoughts
-    that are only carriers, with their `calls`; `prefixes` are the digests, `said` those of what follows the system
-    text, for `History`; `control` and `held` say that one of them is so."""
+    that are only carriers, with their `calls`; `questions` are the places of the user's messages that bring no results;
+    `prefixes` are the digests, `said` those of what follows the system text, for `History`; `control` and `held` say
+    that one of them is so."""
 
     messages: tuple[Message, ...]
     each: tuple[KnownMessage, ...]
     shown: tuple[Message, ...]
     calls: tuple[ToolCallBlock, ...]
+    questions: tuple[int, ...]
     prefixes: PrefixDigests
     said: PrefixDigests
     control: bool
@@ -101,6 +103,7 @@ class MessageCache:
             (*known.each, *fresh),
             (*known.shown, *[one.shown for one in fresh]),
             (*known.calls, *calls_of(one.shown for one in fresh)),
+            (*known.questions, *questions_of(messages[len(known.messages) :], len(known.messages))),
             known.prefixes.grown([one.digest for one in fresh]),
             known.said.grown(said),
             known.control or any(one.control for one in fresh),
@@ -142,7 +145,7 @@ class MessageCache:
         return len(self._young) + len(self._old)
 
 
-_NOTHING = KnownConversation((), (), (), (), PrefixDigests(), PrefixDigests(), False, False, 0)
+_NOTHING = KnownConversation((), (), (), (), (), PrefixDigests(), PrefixDigests(), False, False, 0)
 
 
 def size_of(block: Block) -> int:

@@ -6,7 +6,7 @@ at token k can be named.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -38,13 +38,29 @@ class Section(msgspec.Struct, frozen=True, gc=False):
     end: int
 
 
-class HistoryKey(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class HistoryKey:
     """What precedes a turn, as digests. `strict` covers the system text, the tools and every message. `loose`, for
     turns whose random call ids already show where they come from, leaves out the tools and the clock in the system
-    text; a turn may have several."""
+    text; a turn may have several. These are found out when they are asked for: a turn without calls never does, and a
+    long system text that is new takes a millisecond."""
 
-    strict: bytes
-    loose: tuple[bytes, ...]
+    __slots__ = ("_loose", "strict")
+
+    def __init__(self, *, strict: bytes, loose: tuple[bytes, ...] | Callable[[], tuple[bytes, ...]]) -> None:
+        self.strict = strict
+        self._loose = loose
+
+    @property
+    def loose(self) -> tuple[bytes, ...]:
+        if not isinstance(self._loose, tuple):
+            self._loose = self._loose()
+        return self._loose
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HistoryKey) and (self.strict, self.loose) == (other.strict, other.loose)
+
+    def __hash__(self) -> int:
+        return hash(self.strict)
 
 
 class TurnForesight(Protocol):

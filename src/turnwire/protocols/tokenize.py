@@ -57,7 +57,7 @@ def decode(body: bytes, *, limits: Limits | None = None) -> Tokenize:
         return Tokenize(model=model, text=fields.text(given[0]) or "", strings=strings, notes=fields.finish())
     conversation = Conversation(
         model=model,
-        messages=read_messages(fields, None),
+        messages=read_messages(fields, None)[0],
         tools=read_tools(fields, None),
         template_args=fields.object("chat_template_kwargs") or {},
     )

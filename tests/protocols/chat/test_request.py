@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from turnwire.protocols.chat import Echo, decode
+from turnwire.protocols.fields.decoded import DecodedParts
 from turnwire.protocols.wire import Inbound, TurnFailure
 from turnwire.turns import (
     ImageBlock,
@@ -221,6 +222,30 @@ def test_thinking_on_and_off(system: str, user: str, fields: dict[str, Any], mod
     inbound = read(messages=messages, **fields)
     assert inbound.conversation.thinking.mode == mode
     assert inbound.conversation.messages[0].text == system
+
+
+@pytest.mark.parametrize(
+    ("said", "mode"),
+    [
+        (["system: /think", "system: /no_think", "user: Hi"], "on"),
+        (["system: Help.", "system: /no_think", "user: Hi"], None),
+        (["user: Hi /no_think", "assistant: Yes.", "user: Hi"], None),
+        (["user: Hi", "assistant: /no_think", "user: Hi"], None),
+        (["system: /think", "user: Hi /no_think", "assistant: ", "user: "], "off"),
+        (["user: Hi /think /no_think", "assistant: ", "tool: /think"], "off"),
+        (["user: Hi", "developer: /no_think"], "off"),
+    ],
+)
+def test_the_last_question_switches_thinking_or_else_the_first_system_prompt(said: list[str], mode: str | None) -> None:
+    messages: list[dict[str, Any]] = []
+    cache = DecodedParts()
+    for one in said:
+        role, _, text = one.partition(": ")
+        messages.append({"role": role, "content": text, "tool_call_id": "call_1"})
+        body = json.dumps({"model": "m", "messages": messages}).encode()
+        cached, anew = decode(body, {}, cache=cache), decode(body, {})
+        assert cached.conversation == anew.conversation
+    assert anew.conversation.thinking.mode == mode
 
 
 def test_template_arguments_are_passed_on() -> None:

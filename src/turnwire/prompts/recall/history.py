@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 
 import msgspec
@@ -44,13 +44,16 @@ class History:
         self._messages = messages
         self._start = 1 if messages and messages[0].role == "system" else 0
         self._strict = tools.digest(*digests[: self._start])
-        self._loose = _undated(messages[0].text) if self._start else _digest(b"")
         self._said = said
+
+    @cached_property
+    def _loose(self) -> bytes:
+        return _undated(self._messages[0].text) if self._start else _digest(b"")
 
     def before(self, position: int) -> HistoryKey:
         """The key of the message at `position`."""
         chain = self._said.before(position - self._start)
-        return HistoryKey(strict=_digest(self._strict, chain), loose=(_digest(self._loose, chain),))
+        return HistoryKey(strict=_digest(self._strict, chain), loose=lambda: (_digest(self._loose, chain),))
 
     def coming(self) -> HistoryKey:
         """The key of the turn that the whole conversation is the prompt of. Some clients end each request with a user
@@ -58,8 +61,8 @@ class History:
         key = self.before(len(self._messages))
         if not self._ends_with_aside():
             return key
-        without = _digest(self._loose, self._said.before(len(self._messages) - 1 - self._start))
-        return HistoryKey(strict=key.strict, loose=(*key.loose, without))
+        chain = self._said.before(len(self._messages) - 1 - self._start)
+        return HistoryKey(strict=key.strict, loose=lambda: (*key.loose, _digest(self._loose, chain)))
 
     def _ends_with_aside(self) -> bool:
         """Whether the last message is next to another user message and brings no results itself."""

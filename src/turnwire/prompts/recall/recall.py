@@ -8,8 +8,10 @@ Never raises on what a client sent.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import accumulate
 from threading import Lock
 
 from turnwire.prompts.notes import noted
@@ -17,12 +19,13 @@ from turnwire.prompts.prompt import HistoryKey, RecalledTurn, Tokenizer
 from turnwire.prompts.recall.seals import Sealer, Segment, Unopened
 from turnwire.prompts.recall.store import KnownTurns, MemoryTurnStore, StoredTurn, call_key, said_key
 from turnwire.prompts.recall.witness import content_mark, edits, thought_end, thoughts_as_text, thoughts_mark
+from turnwire.prompts.tokenizers.detokenizer import ByteDetokenizer
 from turnwire.turns import Message, Note, ReasoningBlock, ToolCallBlock
 
 __all__ = ["RecallCache", "TurnRecall", "ids_within", "stored_turn", "turn_keys", "turn_space"]
 
 _MOST_SEALS = 4096
-_STRIDES = (1024, 32, 1)
+_STRIDES = (1024, 128, 16, 4, 1)
 
 
 def turn_space(tenant: str, model: str) -> str:
@@ -237,6 +240,10 @@ def ids_within(tokenizer: Tokenizer, ids: Sequence[int], end: int | None) -> int
     the end of a thought. A token that lies across the end is none of them: what follows the thought is written anew."""
     if end is None:
         return len(ids)
+    detokenizer = tokenizer.detokenizer()
+    lengths = detokenizer.lengths(ids) if isinstance(detokenizer, ByteDetokenizer) else None
+    if lengths is not None:
+        return bisect_right(list(accumulate(lengths)), end)
     kept = 0
     # In strides that get shorter: a call for each token costs more than to spell what came before once more.
     for stride in _STRIDES:

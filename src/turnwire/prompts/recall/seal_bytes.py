@@ -45,7 +45,7 @@ def pack(segment: Segment) -> bytes:
     ids = segment.ids
     width = 2 if not ids or max(ids) < 1 << 16 else 3 if max(ids) < 1 << 24 else 4
     plain = _narrowed(ids, width)
-    packed = zlib.compress(plain, 6)
+    packed = _compressed(plain)
     flags = (_LAST if segment.last else 0) | width << _WIDTH_SHIFT
     if len(packed) < len(plain):
         flags |= _COMPRESSED
@@ -96,6 +96,12 @@ def unpack(payload: bytes, number: int) -> Segment:
         shape=payload[turn_end:shape_end],
         tail=tail if flags & _HAS_TAIL else None,
     )
+
+
+def _compressed(plain: bytes) -> bytes:
+    # To clear the tables of a whole window takes longer than to compress what fits into a small one.
+    stream = zlib.compressobj(6, zlib.DEFLATED, *((12, 5) if len(plain) <= 1 << 12 else (15, 8)))
+    return stream.compress(plain) + stream.flush()
 
 
 def _narrowed(ids: array[int], width: int) -> bytes:

@@ -12,10 +12,12 @@ import binascii
 import os
 import struct
 from array import array
+from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cache
 from hashlib import blake2b
 from importlib.util import find_spec
+from threading import Lock
 from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -34,12 +36,23 @@ _TAG_SIZE = 16
 _MOST_CHARS = 8 * 1024 * 1024
 _MOST_SEGMENTS = 0xFFFF
 _MOST_TAIL = 2048
+_MOST_REMEMBERED = 4 * 1024 * 1024  # bytes of the seals made last, with what they hold
+_REMEMBERED_OVERHEAD = 800
 
 
 class Unopened(msgspec.Struct, frozen=True):
     """Why a seal was not opened."""
 
     reason: SealRefusal
+
+
+class _Remembered(msgspec.Struct, frozen=True, gc=False):
+    """What a seal holds, for whom it was made, and roughly its bytes."""
+
+    segment: Segment
+    model: str
+    tenant: str
+    size: int
 
 
 class ShapeSource(Protocol):
@@ -89,6 +102,9 @@ class Sealer:
         made = [_Key(bytes(key)) for key in keys]
         self._newest = made[0]
         self._keys = {key.id: key for key in reversed(made)}
+        self._remembered: OrderedDict[str, _Remembered] = OrderedDict()
+        self._remembered_bytes = 0
+        self._lock = Lock()
 
     def turn(
         self,
@@ -117,7 +133,27 @@ class Sealer:
         )
         bound = _bound(head, model, tenant)
         closed: bytes = key.of_turn(salt).encrypt(_nonce(segment.number), payload, bound)
-        return _PREFIX + _spelled(head + closed)
+        seal = _PREFIX + _spelled(head + closed)
+        self._keep(
+            seal, _Remembered(segment, model, tenant, _REMEMBERED_OVERHEAD + 2 * len(seal) + 4 * len(segment.ids))
+        )
+        return seal
+
+    @property
+    def remembered(self) -> int:
+        """How many seals are opened without being decrypted."""
+        return len(self._remembered)
+
+    def _keep(self, seal: str, made: _Remembered) -> None:
+        """Remember what a seal holds: the next request mostly brings it back."""
+        if made.size > _MOST_REMEMBERED // 4:
+            return
+        with self._lock:
+            before = self._remembered.pop(seal, None)
+            self._remembered[seal] = made
+            self._remembered_bytes += made.size - (before.size if before is not None else 0)
+            while self._remembered_bytes > _MOST_REMEMBERED:
+                self._remembered_bytes -= self._remembered.popitem(last=False)[1].size
 
     def encrypted(self, payload: bytes, place: str) -> bytes:
         """`payload` for a store that others may read; it opens only at the place that it was made for."""
@@ -138,6 +174,9 @@ class Sealer:
 
     def open(self, seal: str, *, model: str, tenant: str) -> Segment | Unopened:
         """The segment inside, or the reason why not."""
+        made = self._remembered.get(seal)
+        if made is not None and made.model == model and made.tenant == tenant:
+            return made.segment
         if not seal.startswith(_PREFIX):
             return Unopened("foreign")
         if len(seal) > _MOST_CHARS:

@@ -40,6 +40,7 @@ __all__ = ["Draft", "Shown"]
 _encode = msgspec.msgpack.Encoder().encode
 _LOOKED_BACK = 8  # turns before whose prompt is looked for; an edit seldom goes further back
 _PER_MESSAGE = 8  # rendering a message that is known costs what tokenizing so many bytes does
+_STANDING = 128  # comparing so many bytes that stand as they stood costs what tokenizing one does
 _CONTROL_TEXT = noted("prompt.control_text")
 _ENDING = 24  # tokens of an output that are looked at for an end-of-turn mark
 
@@ -115,6 +116,7 @@ class Draft:
             notes,
             builder.end_tokens,
             shown.calls,
+            known.questions,
         )
         self._prefixes = known.prefixes
         self._digests = known.prefixes.digests
@@ -143,7 +145,7 @@ class Draft:
     @property
     def work(self) -> int:
         """How many bytes are yet to be rendered and tokenized, about; rendering alone counts for a few of them."""
-        first = min(self._found.turns, default=len(self._messages))
+        first, standing = min(self._found.turns, default=len(self._messages)), 0
         if self._found.base is not None:
             start, shown = first, len(self._messages) - first
             if not self._traits.turn_ends.local:
@@ -156,7 +158,13 @@ class Draft:
             else:
                 start = common_items(kept.text.digests, self._digests[:first]) if kept is not None else 0
                 shown = len(self._messages) - (start if self._traits.fixed_history else 0)
-        return sum([each.size for each in self._each[start:]]) + _PER_MESSAGE * shown
+                size = len(kept.text.digests) if kept is not None else 0
+                if kept is not None and size <= first and kept.text.serves_edits(self._builder.tokenizer):
+                    # What stands between two edits is tokenized again, and so is all of it where the end is gone.
+                    same = common_items(kept.text.digests[:start:-1], self._digests[size - 1 : start : -1])
+                    standing = sum([each.size for each in self._each[size - same : size]])
+                    standing -= standing // _STANDING
+        return sum([each.size for each in self._each[start:]]) - standing + _PER_MESSAGE * shown
 
     # ------------------------------------------------------------------------------------------ turns as tokens
 

@@ -14,7 +14,8 @@ import msgspec
 
 from turnwire.prompts.prompt import Tokenizer
 from turnwire.prompts.replay.rewriting import in_template_order, rewritten_on
-from turnwire.prompts.replay.splicer import TemplateSplicer
+from turnwire.prompts.replay.splicer import Openings, TemplateSplicer
+from turnwire.prompts.replay.written_calls import WrittenCalls
 from turnwire.prompts.templates.control_text import ControlText
 from turnwire.prompts.templates.probing.samples import mark
 from turnwire.prompts.templates.template import Renderer
@@ -32,8 +33,8 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class PlainAnswers:
-    """How one template writes answers that are text alone; found out once for each set of its switches, and so are the
-    ids of the texts that stand around answers. May be shared by threads."""
+    """How one template writes answers that are text alone, and plain calls; found out once for each set of its
+    switches, and so are the ids of the texts that stand around answers. May be shared by threads."""
 
     def __init__(self, tokenizer: Tokenizer, end_tokens: Sequence[str]) -> None:
         self._tokenizer = tokenizer
@@ -43,6 +44,8 @@ class PlainAnswers:
         spelled = [(token, tokenizer.encode(token)) for token in end_tokens]
         self.ends = {ids[0]: token for token, ids in spelled if len(ids) == 1}
         """The tokens that end a turn, by their ids."""
+        self.openings = Openings()
+        self.calls = WrittenCalls()
 
     def ids_of(self, around: str) -> list[int]:
         """The ids of what a template writes before or after an answer."""
@@ -112,15 +115,29 @@ class Foresight(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if kept:
             more = self._after_thought(rest, calls)
             return more is not None and written[kept:] == self.tokenizer.encode(more)
-        whole = self._splicer(calls).rewritten(message, self.args) if in_template_order(rest) else None
+        whole = self._written(rest, calls, kept=False) if in_template_order(rest) else None
         return whole is not None and self._gives(written, whole, turn_end)
 
     def _after_thought(self, rest: Sequence[Block], calls: Sequence[ToolCallBlock]) -> str | None:
         """What the template writes of `rest` after a thought's closing mark."""
         if not rest or not all(isinstance(block, TextBlock) for block in rest):
-            return rewritten_on(self._splicer(calls), self.traits, rest, self.args, after_thought=True)
+            return self._written(rest, calls, kept=True)
         gap = self.plain.after_thought(self._splicer, self.traits, self.args)
         return None if gap is None else gap + Message(role="assistant", blocks=tuple(rest)).text
+
+    def _written(self, rest: Sequence[Block], calls: Sequence[ToolCallBlock], *, kept: bool) -> str | None:
+        """What the template writes of these blocks; `kept`: after a thought's closing mark."""
+
+        def write(blocks: Sequence[Block]) -> str | None:
+            if kept:
+                return rewritten_on(self._splicer(calls), self.traits, blocks, self.args, after_thought=True)
+            return self._splicer(calls).rewritten(Message(role="assistant", blocks=tuple(blocks)), self.args)
+
+        # Ids that are counted depend on the calls before these.
+        if not calls or self.traits.call_ids != "any":
+            return write(rest)
+        about = (kept, self.template.stamp, sorted(self.args.items()))
+        return self.plain.calls.of(rest, self._called(calls), about, write)
 
     def _gives(self, written: list[int], text: str, turn_end: str) -> bool:
         """Whether what the template writes of a turn, between its header and what follows, has these ids."""
@@ -133,12 +150,19 @@ class Foresight(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """A splicer that shows no more than it must: neither the system text nor the tools that are not called. The
         calls of earlier turns matter only where the prompt numbers calls."""
         if not calls:
-            return TemplateSplicer(self.template, self.traits, (), (), [], self.end_tokens)
-        names = {call.name for call in calls}
-        called = [tool for tool in self.tools if tool.name in names]
+            return TemplateSplicer(
+                self.template, self.traits, (), (), [], self.end_tokens, openings=self.plain.openings
+            )
+        called = self._called(calls)
         opening = 1 if self.messages and self.messages[0].role == "system" else 0
         earlier = self.messages[opening:] if self.traits.call_ids != "any" else ()
-        return TemplateSplicer(self.template, self.traits, earlier, called, [], self.end_tokens)
+        return TemplateSplicer(
+            self.template, self.traits, earlier, called, [], self.end_tokens, openings=self.plain.openings
+        )
+
+    def _called(self, calls: Sequence[ToolCallBlock]) -> list[Tool]:
+        names = {call.name for call in calls}
+        return [tool for tool in self.tools if tool.name in names]
 
     def _survives(self, call: ToolCallBlock) -> bool:
         tool = next((tool for tool in self.tools if tool.name == call.name), None)

@@ -1,7 +1,7 @@
 """Rendered text that grows from turn to turn: what it shares with the last one is neither labelled nor tokenized again.
 
-Promise: `grown` gives the labels and the ids of the whole text, whatever it grew from. An edit anywhere costs what
-comes after it. Memory is bounded; several threads may share one cache.
+Promise: `grown` gives the labels and the ids of the whole text, whatever it grew from. Of a text that was edited, what
+reads as it did before is not tokenized again. Memory is bounded; several threads may share one cache.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from threading import Lock
 import msgspec
 
 from turnwire.prompts.prompt import Section, Tokenizer
-from turnwire.prompts.replay.sections import FoundMessage, label_messages, label_tools, labels_of
+from turnwire.prompts.replay.sections import FoundMessage, Labelling, label_messages, label_tools, labels_of
 from turnwire.prompts.replay.tokenized_text import Label, LiteralSpans, sections_of, tokenized
 from turnwire.shared_prefix import shared_prefix
 from turnwire.token_ids import TokenIds
 from turnwire.turns import Message, Note, Tool
 
 _MOST_BEGINNINGS = 1024
+_MOST_TRIES = 4  # messages behind an edit that are looked for until the text goes on as it did
 _TOKEN_BYTES = 12  # four packed, and what its number takes in JSON with a comma
 
 __all__ = ["GrownText", "Rendering", "RenderingCache", "common_items", "grown"]
@@ -42,6 +43,10 @@ class GrownText(msgspec.Struct, frozen=True, gc=False):
     ids: TokenIds
     sections: tuple[Section, ...]
     literal: Sequence[tuple[int, int]] = ()
+
+    def serves_edits(self, tokenizer: Tokenizer) -> bool:
+        """Whether what stands behind an edit of this text can be taken from it, as far as this text tells."""
+        return not self.missed and LiteralSpans(self.literal).allow_cut(tokenizer, self.text, self.limit)
 
     @property
     def size(self) -> int:
@@ -144,7 +149,7 @@ def grown(
             text, limit, digests[:end], found, offered, tools_end, missed, labels, starts, whole, sections, literal
         )
     last = base.found[kept - 1]
-    labelling = label_messages(text, limit, messages, range(last.index + 1, end), last.at + 1)
+    labelling = _labelled(base, kept, text, limit, messages, digests, end)
     found = base.found[:kept] + labelling.found
     missed = [miss for miss in base.missed if miss[0] <= last.index] + labelling.missed
     place = next(at for at in range(len(base.labels) - 1, -1, -1) if base.labels[at].start == last.start)
@@ -158,7 +163,7 @@ def grown(
         ids, starts = ids + header, [first, *starts]
     else:
         before = first
-        ids, starts = tokenized(tokenizer, text, fresh, literal, at=last.start, before=before)
+        ids, starts = _tokenized_around(base, tokenizer, text, fresh, spans, theirs, last.start, before)
     labels, starts = base.labels[:place] + fresh, base.starts[:place] + starts
     whole = base.ids.grown(before, ids)
     same = len(base.sections)
@@ -227,10 +232,116 @@ def _goes_on(
     return (
         bool(fresh)
         and fresh[0].start >= at == base.labels[-1].start
+        and _counts_on(tokenizer, text, at, fresh[0])
         and spans.allow_cut(tokenizer, text, at)
         and theirs.allow_cut(tokenizer, base.text, at)
         and spans.within(0, at) == theirs.within(0, at)
     )
+
+
+def _labelled(
+    base: GrownText, kept: int, text: str, limit: int, messages: Sequence[Message], digests: Sequence[bytes], end: int
+) -> Labelling:
+    """The messages behind the last one that was kept. Once the text goes on as that of `base` does, what was found in
+    that is found here, as far away as the two have moved apart."""
+    last, theirs = base.found[kept - 1], {found.index: at for at, found in enumerate(base.found[kept:], kept)}
+    first, cursor, whole = last.index + 1, last.at + 1, len(base.digests)
+    # What was looked for in vain could be found in what is new.
+    tries = _MOST_TRIES if all(index < first for index, _ in base.missed) and whole <= end else 0
+    found: list[FoundMessage] = []
+    missed: list[tuple[int, str]] = []
+    for index in range(first, min(first + tries, whole)):
+        one = label_messages(text, limit, messages, (index,), cursor)
+        found += one.found
+        missed += one.missed
+        first = index + 1
+        if not one.found:
+            continue
+        cursor = one.found[0].at + 1
+        place = theirs.get(index)
+        if place is None or tuple(base.digests[index:]) != tuple(digests[index:whole]):
+            continue
+        at, here = base.found[place].at, one.found[0].at
+        stop = base.limit + here - at
+        if stop <= limit and text[here:stop] == base.text[at : base.limit]:
+            moved = [_moved(each, here - at) for each in base.found[place + 1 :]]
+            found += moved
+            first, cursor = whole, (moved[-1].at if moved else here) + 1
+            break
+    rest = label_messages(text, limit, messages, range(first, end), cursor)
+    return Labelling(found + rest.found, missed + rest.missed)
+
+
+def _moved(found: FoundMessage, by: int) -> FoundMessage:
+    return FoundMessage(found.kind, found.index, found.start + by, found.at + by, found.end + by)
+
+
+def _tokenized_around(
+    base: GrownText,
+    tokenizer: Tokenizer,
+    text: str,
+    labels: Sequence[Label],
+    spans: LiteralSpans,
+    theirs: LiteralSpans,
+    at: int,
+    before: int,
+) -> tuple[list[int], list[int]]:
+    """What `tokenized` gives for the text from `at` on, where `before` tokens precede it. What stands behind an edit
+    as it stood in `base` has the ids that it has there."""
+    literal = spans.spans
+    low, high, move = _standing(base, text, labels)
+    stop = base.limit + move
+
+    def cuts(place: int) -> bool:
+        there = theirs.allow_cut(tokenizer, base.text, place - move)
+        return there and spans.allow_cut(tokenizer, text, place)
+
+    while low < high and not cuts(labels[low].start):
+        low += 1
+    if low == high:
+        return tokenized(tokenizer, text, labels, literal, at=at, before=before)
+    start = labels[low].start
+    # From a label that is no cut, to where the next cut is, counts may be off by a token: the same one here and there.
+    counted = labels[high].start == stop or cuts(labels[high - 1].start)
+    counted = counted and _counts_on(tokenizer, text, stop, labels[high])
+    alike = spans.within(start, stop) == theirs.within(start - move, base.limit)
+    if not (counted and alike and cuts(stop)):
+        return tokenized(tokenizer, text, labels, literal, at=at, before=before)
+    known = len(base.labels) - 1 - (high - low)
+    first, last = base.starts[known], base.starts[-1]
+    ids, starts = tokenized(tokenizer, text, labels[:low], literal, at=at, end=start, before=before)
+    by = before + len(ids) - first
+    ids += base.ids[first:last]
+    more, rest = tokenized(tokenizer, text, labels[high:], literal, at=stop, before=before + len(ids))
+    return ids + more, [*starts, *[count + by for count in base.starts[known:-1]], *rest]
+
+
+def _standing(base: GrownText, text: str, labels: Sequence[Label]) -> tuple[int, int, int]:
+    """From which of the labels to which the text is that of `base` up to its generation header, and how far away."""
+    known = base.labels
+    if len(known) < 2 or known[-1].start != base.limit:
+        return 0, 0, 0
+    last = known[-2]
+    high = next((at for at, label in enumerate(labels, 1) if (label.kind, label.index) == (last.kind, last.index)), 0)
+    move = labels[high - 1].start - last.start
+    end = base.limit + move
+    if not 0 < high < len(labels) or labels[high].start < end:
+        return 0, 0, 0
+    low, same = high, len(known) - 1
+    while low and same:
+        here, there = labels[low - 1], known[same - 1]
+        if (here.kind, here.index, here.start) != (there.kind, there.index, there.start + move):
+            break
+        if text[here.start : end] != base.text[there.start : end - move]:
+            break
+        low, same, end = low - 1, same - 1, here.start
+    return low, high, move
+
+
+def _counts_on(tokenizer: Tokenizer, text: str, cut: int, label: Label) -> bool:
+    """Whether the tokens before a label can be counted from the cut before it. Where it starts inside of the token that
+    is cut there, what precedes it is no token, and joins the text before."""
+    return label.start == cut or tokenizer.may_cut(text[cut : label.start], 0)
 
 
 def _header_again(

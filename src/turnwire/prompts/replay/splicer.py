@@ -6,21 +6,25 @@ the next turn. It depends only on what comes before it, so a prompt that grew ke
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from turnwire.prompts.templates.messages import CallNames, calls_of, dress, dress_tools
+from turnwire.prompts.templates.messages import CallNames, calls_of, dress, dress_tools, questions_of
 from turnwire.prompts.templates.probing.samples import mark, markers
 from turnwire.prompts.templates.template import Renderer, TemplateFailure, TemplateMessage
 from turnwire.prompts.templates.traits import TemplateTraits
 from turnwire.turns import Message, Note, Tool, ToolCallBlock, ToolResultBlock
 
-__all__ = ["TemplateSplicer", "Text", "UnknownTurnEnd"]
+__all__ = ["Openings", "TemplateSplicer", "Text", "UnknownTurnEnd"]
 
 _STUB, _NEXT = mark("Stub"), mark("Next")
 _OVERLAP = 256
+_MOST_OPENINGS = 64
+_LONGEST_OPENING = 65_536  # with its tools, packed: they are kept with it
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class UnknownTurnEnd(Exception):
@@ -34,9 +38,39 @@ class Text(msgspec.Struct, frozen=True, gc=False):
     tail: str | None = None
 
 
+class Openings:
+    """What one template writes before a turn that answers a bare question, for the tools and switches asked about last.
+    May be shared by threads."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, tuple[tuple[Tool, ...], str]] = {}
+
+    def get(self, stamp: str, tools: Sequence[Tool], args: Mapping[str, Any]) -> str | None:
+        """What it writes for these very tools at the time of `stamp`, None where that is not known."""
+        found = self._known.get(_opening_key(stamp, tools, args))
+        same = found is not None and all(one is other for one, other in zip(found[0], tools, strict=True))
+        return found[1] if found is not None and same else None
+
+    def put(self, stamp: str, tools: Sequence[Tool], args: Mapping[str, Any], opening: str) -> None:
+        if len(opening) + len(_encode(tools)) > _LONGEST_OPENING:
+            return
+        if len(self._known) >= _MOST_OPENINGS:
+            self._known.clear()
+        self._known[_opening_key(stamp, tools, args)] = (tuple(tools), opening)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+def _opening_key(stamp: str, tools: Sequence[Tool], args: Mapping[str, Any]) -> bytes:
+    return _encode((stamp, [tool.name for tool in tools], sorted(args.items())))
+
+
 class TemplateSplicer:
     """Writes the text of one conversation with one template. `messages` are in their stable form; `end_tokens` are the
-    tokens with which the model may end a turn, `calls` all calls of the messages where they are known."""
+    tokens with which the model may end a turn. Where they are known, `calls` are all calls of the messages, and
+    `questions` the places of the user's messages that bring no results. `openings` are for messages without a system
+    text."""
 
     def __init__(
         self,
@@ -47,6 +81,8 @@ class TemplateSplicer:
         notes: list[Note],
         end_tokens: Sequence[str] = (),
         calls: Sequence[ToolCallBlock] | None = None,
+        questions: Sequence[int] | None = None,
+        openings: Openings | None = None,
     ) -> None:
         self._template = template
         self._end_tokens = tuple(token for token in end_tokens if token)
@@ -54,6 +90,8 @@ class TemplateSplicer:
         self._messages = messages
         self._tools = tools
         self._notes = notes
+        self._questions = questions
+        self._openings = openings
         self._names = CallNames(traits.call_ids, calls_of(messages) if calls is None else calls)
 
     @property
@@ -90,8 +128,8 @@ class TemplateSplicer:
         calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
         if calls and not self._traits.turn_ends.calls:
             return None
-        opening = self._dressed([message for message in self._messages[:1] if message.role == "system"])
-        before: list[TemplateMessage] = [*opening, {"role": "user", "content": self._shaped("...")}]
+        system = [message for message in self._messages[:1] if message.role == "system"]
+        before: list[TemplateMessage] = [*self._dressed(system), {"role": "user", "content": self._shaped("...")}]
         next_messages: list[TemplateMessage] = [{"role": "user", "content": self._shaped(_NEXT)}]
         if calls:
             next_messages = [
@@ -105,9 +143,16 @@ class TemplateSplicer:
             ]
         turn_end = self._traits.turn_ends.to_tool if calls else self._traits.turn_ends.to_user
         dressed = [*before, *self._dressed([message])]
+        tools = self._called(dressed)
+        shown = self._dressed_tools(tools)
+        openings = self._openings if not system else None
         try:
-            start = self._rendered(before, self._tools_for(dressed), args, False).whole
-            whole = self._rendered([*dressed, *next_messages], self._tools_for(dressed), args, False).whole
+            start = openings.get(self._template.stamp, tools, args) if openings is not None else None
+            if start is None:
+                start = self._rendered(before, shown, args, False).whole
+                if openings is not None:
+                    openings.put(self._template.stamp, tools, args, start)
+            whole = self._rendered([*dressed, *next_messages], shown, args, False).whole
         except TemplateFailure:
             return None
         if not whole.startswith(start) or _NEXT not in whole or not turn_end:
@@ -195,17 +240,20 @@ class TemplateSplicer:
                 dressed.extend(shown_as)
             return dressed
         opening = [message for message in messages[:1] if message.role == "system"]
-        for position in range(turn - 1, -1, -1):
-            message = messages[position]
-            if message.role == "user" and not any(isinstance(block, ToolResultBlock) for block in message.blocks):
-                return self._dressed([*opening, message])
+        questions = questions_of(messages) if self._questions is None else self._questions
+        before = bisect_left(questions, turn)
+        if before:
+            return self._dressed([*opening, messages[questions[before - 1]]])
         return [*self._dressed(opening), {"role": "user", "content": self._shaped("...")}]
 
     def _tools_for(self, dressed: Sequence[TemplateMessage]) -> list[dict[str, Any]]:
+        return self._dressed_tools(self._called(dressed))
+
+    def _called(self, dressed: Sequence[TemplateMessage]) -> Sequence[Tool]:
         """The tools that the shown turns call; the section they are listed in is not part of what is kept."""
         called = {call["function"]["name"] for message in dressed for call in message.get("tool_calls") or ()}
         shown = [tool for tool in self._tools if tool.name in called] if called else []
-        return self._dressed_tools(shown or self._tools[:1])
+        return shown or self._tools[:1]
 
     def _dressed_tools(self, tools: Sequence[Tool]) -> list[dict[str, Any]]:
         return dress_tools(tools, simple=self._traits.simple_schemas)

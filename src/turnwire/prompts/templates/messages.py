@@ -26,23 +26,29 @@ from turnwire.turns import (
     ToolResultBlock,
 )
 
-__all__ = ["CallNames", "calls_of", "dress", "dress_tools"]
+__all__ = ["CallNames", "calls_of", "dress", "dress_tools", "questions_of"]
 
 
 class CallNames:
     """The ids calls go by in the prompt, those of a conversation's `calls` in their order. Some models expect their own
-    form and imitate any other they see."""
+    form and imitate any other they see; all other ids stay, and then nothing has to be counted."""
 
-    def __init__(self, style: str, calls: Iterable[ToolCallBlock] = ()) -> None:
+    def __init__(self, style: str, calls: Sequence[ToolCallBlock] = ()) -> None:
         self._style = style
+        self._counts = style in ("kimi", "nine")
         self._ids: dict[str, str] = {}
         self._names: dict[str, str] = {}
-        for call in calls:
-            self.call(call)
+        # Those whose names nobody has asked for yet: a long conversation has hundreds, and a turn asks for one or two.
+        self._unread = calls
+        if self._counts:
+            for call in calls:
+                self.call(call)
 
     def call(self, block: ToolCallBlock) -> str:
         """The id of a call, in the order calls are met."""
         self._names[block.id] = block.name
+        if not self._counts:
+            return block.id
         known = self._ids.get(block.id)
         if known is None:
             known = self._ids[block.id] = self._minted(block)
@@ -52,6 +58,9 @@ class CallNames:
         return self._ids.get(call_id, call_id)
 
     def name(self, call_id: str) -> str | None:
+        if self._unread and call_id not in self._names:
+            self._names = {call.id: call.name for call in self._unread} | self._names
+            self._unread = ()
         return self._names.get(call_id)
 
     def _minted(self, block: ToolCallBlock) -> str:
@@ -59,14 +68,21 @@ class CallNames:
             if block.id.startswith("functions."):
                 return block.id
             return f"functions.{block.name}:{len(self._ids)}"
-        if self._style == "nine":
-            return f"c{len(self._ids):08d}"
-        return block.id
+        return f"c{len(self._ids):08d}"
 
 
 def calls_of(messages: Iterable[Message]) -> list[ToolCallBlock]:
     """Every call in the messages, in order."""
     return [block for message in messages for block in message.blocks if type(block) is ToolCallBlock]
+
+
+def questions_of(messages: Iterable[Message], first: int = 0) -> list[int]:
+    """The places of the user's messages that bring no results, where the first message has the place `first`."""
+    return [
+        place
+        for place, message in enumerate(messages, first)
+        if message.role == "user" and ToolResultBlock not in map(type, message.blocks)
+    ]
 
 
 def dress(

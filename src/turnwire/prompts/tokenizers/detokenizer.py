@@ -71,6 +71,11 @@ class ByteDetokenizer:
         self._held = raw[used:]
         return text
 
+    def lengths(self, ids: Sequence[int]) -> list[int] | None:
+        """How many characters each id spells, None where one of them is not in ASCII."""
+        spelled = list(map(self._table.__getitem__, ids))
+        return list(map(len, spelled)) if b"".join(spelled).isascii() else None
+
     def flush(self) -> str:
         text, _ = utf_8_decode(self._held, "replace", True)
         self._held = b""

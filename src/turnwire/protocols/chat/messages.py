@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from turnwire.protocols.chat.switches import Switch, switch_in
 from turnwire.protocols.fields.body import any_value, elements, invalid
 from turnwire.protocols.fields.contents import PART, TOOL_CALL, content_notes
 from turnwire.protocols.fields.decoded import DecodedParts, PartNote, PartReader, first_cases
@@ -69,23 +70,28 @@ _UNDERSTOOD = frozenset({*_TEXT_PARTS, "image_url", "thinking", "reasoning"})
 
 
 class _Decoded(msgspec.Struct, frozen=True, gc=False):
-    """One message by itself: a message, or the result of a tool."""
+    """One message by itself: a message, or the result of a tool. `switch` is what it says of thinking, None where it
+    has no say in it."""
 
     message: Message | None = None
     result: ToolResultBlock | None = None
     notes: tuple[PartNote, ...] = ()
+    switch: Switch | None = None
 
 
 class _Joined(msgspec.Struct, frozen=True, gc=False):
-    """The messages so far, the results of tools that are not a message yet, and the notes on all of them."""
+    """The messages so far, the results of tools that are not a message yet, the notes on all of them, and what the last
+    question and the first system prompt say of thinking."""
 
     messages: tuple[Message, ...] = ()
     results: tuple[Block, ...] = ()
     notes: Mapping[tuple[str, str], PartNote] = {}
+    asked: Switch = ""
+    system: Switch | None = None
 
 
-def read_messages(fields: Fields, cache: DecodedParts | None) -> tuple[Message, ...]:
-    """The conversation's messages, in order."""
+def read_messages(fields: Fields, cache: DecodedParts | None) -> tuple[tuple[Message, ...], Switch]:
+    """The messages, in order, and what the last question, or else the system prompt, says of thinking."""
     raw, limits = fields.raw("messages"), fields.limits
     wires = elements(raw or b"", "messages", "must be a list with at least one message")
     if not wires:
@@ -95,12 +101,13 @@ def read_messages(fields: Fields, cache: DecodedParts | None) -> tuple[Message, 
     reader = PartReader(cache, lambda data: _message(data, limits), "chat.message", limits)
     joined = reader.list(wires, lambda index: f"messages.{index}").folded(_join, _Joined(), lambda _: True)
     fields.notes.on_part("", joined.notes.values())
-    return _ended(joined)
+    return _ended(joined), joined.asked or joined.system or ""
 
 
 def _join(before: _Joined, decoded: Sequence[_Decoded], first: int) -> _Joined:
     """What was joined before and the messages after it, the first of which has this place."""
     messages, results, notes = [*before.messages], [*before.results], before.notes
+    asked, system = before.asked, before.system
     for index, one in enumerate(decoded, first):
         if one.notes:
             notes = first_cases(notes, f"messages.{index}", one.notes)
@@ -112,7 +119,13 @@ def _join(before: _Joined, decoded: Sequence[_Decoded], first: int) -> _Joined:
             results = []
         if one.message is not None:
             messages.append(one.message)
-    return _Joined(tuple(messages), tuple(results), notes)
+            if one.switch is None:
+                continue
+            if one.message.role == "user":
+                asked = one.switch
+            elif system is None:
+                system = one.switch
+    return _Joined(tuple(messages), tuple(results), notes, asked, system)
 
 
 def _ended(joined: _Joined) -> tuple[Message, ...]:
@@ -132,7 +145,9 @@ def _message(data: bytes, limits: Limits) -> _Decoded:
         raise invalid(".role", f"must be one of {', '.join(_ROLES)} or tool, not {role!r}")
     kind = _ROLES[role]
     blocks = _said(wire, notes) if kind == "assistant" else parts(wire.get("content"), notes)
-    return _Decoded(message=Message(role=kind, blocks=tuple(blocks)), notes=tuple(notes))
+    message = Message(role=kind, blocks=tuple(blocks))
+    speaks = kind in ("system", "developer") or (kind == "user" and bool(message.text))
+    return _Decoded(message=message, notes=tuple(notes), switch=switch_in(message.text) if speaks else None)
 
 
 def _unused(wire: dict[str, Any]) -> list[PartNote]:

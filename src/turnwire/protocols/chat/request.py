@@ -5,7 +5,6 @@ Promise: every field is either honoured or noted; only what cannot be understood
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ import msgspec
 
 from turnwire.protocols.chat.echo import Echo
 from turnwire.protocols.chat.messages import read_messages
+from turnwire.protocols.chat.switches import Switch
 from turnwire.protocols.chat.tools import allowed_tools, read_tool_choice, read_tools
 from turnwire.protocols.context import dispatch_opt_in, side_class, turn_context
 from turnwire.protocols.fields.body import invalid
@@ -23,7 +23,7 @@ from turnwire.protocols.fields.sampling import read_logit_bias, read_sampling
 from turnwire.protocols.fields.table import CHAT
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.wire import Inbound
-from turnwire.turns import Conversation, Message, OutputFormat, Sampling, Thinking, ToolChoice
+from turnwire.turns import Conversation, OutputFormat, Sampling, Thinking, ToolChoice
 
 __all__ = ["decode", "wants_usage"]
 
@@ -67,7 +67,7 @@ class _Request:
 
     def inbound(self) -> Inbound[Echo]:
         fields = self.fields
-        messages = read_messages(fields, self.cache)
+        messages, switch = read_messages(fields, self.cache)
         tools = read_tools(fields, self.cache)
         asked = fields.settings(self.cache, "chat", _PARTS, self._settings)
         choice, extensions = asked.choice, asked.extensions
@@ -89,7 +89,7 @@ class _Request:
             tools=tools,
             tool_choice=choice,
             sampling=asked.sampling,
-            thinking=extensions.thinking(_switched(asked.thinking, messages)),
+            thinking=extensions.thinking(_switched(asked.thinking, switch)),
             format=asked.format,
             template_args=asked.template_args,
             context=context,
@@ -209,34 +209,8 @@ def wants_usage(fields: Fields, stream: bool) -> bool:
     return options.get("include_usage") is True
 
 
-# The words between blanks.
-_SWITCH = re.compile(r"(?<!\S)/(?:no_)?think(?!\S)")
-
-
-def _switched(thinking: Thinking, messages: tuple[Message, ...]) -> Thinking:
+def _switched(thinking: Thinking, switch: Switch) -> Thinking:
     """The thinking that a request asks for, by its messages where its fields say nothing."""
-    mode = _soft_switch(messages) if thinking.mode is None else None
-    if mode is None:
+    if not switch or thinking.mode is not None:
         return thinking
-    return msgspec.structs.replace(thinking, mode=mode, budget=thinking.budget if mode != "off" else None)
-
-
-def _soft_switch(messages: tuple[Message, ...]) -> Literal["on", "off"] | None:
-    """`/no_think` and `/think` in the last user text or the system prompt, as Qwen and Nemotron models read them."""
-    texts: list[str] = []
-    for message in reversed(messages):
-        if message.role == "user" and (text := message.text):
-            texts.append(text)
-            break
-    for message in messages:
-        if message.role in ("system", "developer"):
-            texts.append(message.text)
-            break
-    for text in texts:
-        # A search for words is fast, an expression over a long prompt is not.
-        if "/think" not in text and "/no_think" not in text:
-            continue
-        words = {found[0] for found in _SWITCH.finditer(text)}
-        if words:
-            return "off" if "/no_think" in words else "on"
-    return None
+    return msgspec.structs.replace(thinking, mode=switch, budget=thinking.budget if switch != "off" else None)
