@@ -18,7 +18,6 @@ from benchmarks.load.requests import Api, Said, body, passage
 from benchmarks.load.turns import SHORT
 from benchmarks.measure.session import Session, options
 from benchmarks.measure.usage import cpu_seconds
-from benchmarks.peers.gateways import Gateway
 
 CHARACTERS = 210_000
 SEEN = SHORT.split()[1]
@@ -37,7 +36,7 @@ def main(arguments: list[str]) -> None:
                     session.fail(gateway, api, "first request", str(failure))
                 else:
                     session.add(gateway, api, "first request", first_ms=first.first * 1e3)
-            for case, request in _requests(gateway, api, number):
+            for case, request in _requests(api, number):
                 before = cpu_seconds(gateway.pid)
                 try:
                     answer = ask(gateway.port, api, request, SEEN)
@@ -50,9 +49,9 @@ def main(arguments: list[str]) -> None:
         session.finish("first_ms", "ms to the first text")
 
 
-def _requests(gateway: Gateway, api: Api, number: int) -> list[tuple[str, bytes]]:
-    """The requests of a round, in order, each with its case."""
-    source = random.Random(repr((gateway.name, api, number)))
+def _requests(api: Api, number: int) -> list[tuple[str, bytes]]:
+    """The requests of a round, in order, each with its case; the same for every gateway, since their tokens count."""
+    source = random.Random(repr((api, number)))
     system = passage(source, CHARACTERS)
     said = [Said("user", passage(source, 2000))]
     requests = [(case, body(api, said, system)) for case in ("cold", "again")]

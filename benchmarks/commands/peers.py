@@ -20,7 +20,7 @@ INTO = FOLDER / "peers"
 # Each measurement with its options, and those that `--quick` adds.
 PLAN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "stream": ((), ("--rounds", "2", "--seconds", "2.5", "--turns", "64")),
-    "turn_cost": (("--cases", "growing,edited"), ("--rounds", "2")),
+    "turn_cost": (("--cases", "growing,edited,tools"), ("--rounds", "2")),
     "first_token": (("--rounds", "3"), ()),
     "lateness": ((), ("--rounds", "2", "--seconds", "3", "--apis", "chat")),
     # At a rate that the scripted engines of all of them keep up with: some are in Python.

@@ -18,7 +18,7 @@ from benchmarks.peers import cache
 # What is passed on: windows shorter than the commands' own, and the cases that the table shows.
 PLAN: dict[str, tuple[str, ...]] = {
     "stream": ("--seconds", "2.5"),
-    "turn_cost": ("--cases", "growing,edited"),
+    "turn_cost": ("--cases", "growing,edited,tools"),
     "first_token": (),
     "lateness": ("--seconds", "3"),
     "loop_pauses": (),

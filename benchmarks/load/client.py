@@ -14,10 +14,11 @@ from benchmarks.load.requests import ENDINGS, PATHS, Api
 
 
 class Answer(NamedTuple):
-    """When the text began and how long the whole took, in seconds."""
+    """When the text began and how long the whole took, in seconds, and what came."""
 
     first: float
     whole: float
+    stream: bytes
 
 
 class AnswerFailure(Exception):
@@ -45,12 +46,14 @@ def ask(port: int, api: Api, body: bytes, word: str) -> Answer:
         received = bytearray()
         first = 0.0
         while data := connection.recv(1 << 16):
+            # What was searched before is not searched again: an answer that begins with its instructions is long.
+            seen = max(0, len(received) - len(sought))
             received += data
-            if not first and sought in received:
+            if not first and received.find(sought, seen) >= 0:
                 first = time.perf_counter() - started
             if received.endswith(b"0\r\n\r\n"):
                 break
         whole = time.perf_counter() - started
     if not received.startswith(b"HTTP/1.1 200") or ending not in received or not first:
         raise AnswerFailure(bytes(received[:600]).decode(errors="replace"))
-    return Answer(first, whole)
+    return Answer(first, whole, bytes(received))

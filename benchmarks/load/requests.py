@@ -37,17 +37,25 @@ class Said(NamedTuple):
 def body(api: Api, messages: Sequence[Said], system: str = "You are an agent.", tools: int = 0) -> bytes:
     """A streaming request that ends with the last of `messages`. It offers so many `tools` beside the few that are
     called."""
+    return json.dumps(request(api, written(api, messages), system, tools)).encode()
+
+
+def request(
+    api: Api, said: Sequence[dict[str, Any]], system: str = "You are an agent.", tools: int = 0
+) -> dict[str, Any]:
+    """The same with a conversation in the API's own words."""
     asked: dict[str, Any] = {"model": MODEL, "stream": True, "tools": _tools(api, tools)}
     if api == "responses":
-        asked |= {"instructions": system, "max_output_tokens": 32000, "input": [_item(m) for m in messages]}
-    else:
-        written = [{"role": m.role, "content": m.text} for m in messages]
-        asked["max_tokens"] = 32000
-        if api == "chat":
-            asked["messages"] = [{"role": "system", "content": system}, *written]
-        else:
-            asked |= {"system": system, "messages": written, "thinking": {"type": "enabled", "budget_tokens": 4096}}
-    return json.dumps(asked).encode()
+        return asked | {"instructions": system, "max_output_tokens": 32000, "input": said}
+    asked["max_tokens"] = 32000
+    if api == "chat":
+        return asked | {"messages": [{"role": "system", "content": system}, *said]}
+    return asked | {"system": system, "messages": said, "thinking": {"type": "enabled", "budget_tokens": 4096}}
+
+
+def written(api: Api, messages: Sequence[Said]) -> list[dict[str, Any]]:
+    """Messages in the API's words."""
+    return [_item(m) if api == "responses" else {"role": m.role, "content": m.text} for m in messages]
 
 
 def _item(message: Said) -> dict[str, Any]:

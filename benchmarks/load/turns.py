@@ -45,5 +45,10 @@ def counted(tokens: int) -> str:
     return WORD * tokens
 
 
+# A step of an agent: a thought, a sentence, a call.
+CALLING = (
+    "<think>\nThe entries must be read before they can be settled.\n</think>\n\nI will read the ledger.\n"
+    '<tool_call>\n{"name": "Read", "arguments": {"file_path": "/repo/ledger.py"}}\n</tool_call>'
+)
 # The playbook: every script that a scripted engine can play, by name.
-SCRIPTS = {"mixed": mixed(), "counted": counted(4000), "short": SHORT}
+SCRIPTS = {"mixed": mixed(), "counted": counted(4000), "short": SHORT, "calling": CALLING}

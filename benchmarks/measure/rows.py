@@ -40,6 +40,7 @@ ROWS = (
     Row(
         "turn_cost", "20 messages with 30 tools, growing", "cpu_ms", "the same with 30 tools, as coding agents have, ms"
     ),
+    Row("turn_cost", "20 messages, tools", "cpu_ms", "the same in a loop of tools, fifty tokens of answer, ms"),
     Row("turn_cost", "200 messages, growing", "cpu_ms", "the same, 200 messages of 200K characters, ms"),
     Row("turn_cost", "200 messages, edited", "cpu_ms", "the same, and one in the middle was edited, ms"),
     Row("first_token", "first request", "first_ms", "time to first token of an API's first request, ms"),
