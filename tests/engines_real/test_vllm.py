@@ -169,13 +169,21 @@ async def test_leaving_aborts(engine: VLLMEngine, server: VLLMServer) -> None:
     def written() -> float:
         return server.metric("vllm:generation_tokens_total")
 
-    before = written()
+    def running() -> float:
+        return server.metric("vllm:num_requests_running")
+
     endless = asking([1, 2, 3], max_tokens=8000, logit_bias={"151645": -100.0, "151643": -100.0})
-    async with aclosing(pull(engine, endless)) as stream:
-        async for _step in stream:
-            break
-        await until(lambda: server.metric("vllm:num_requests_running") == 1)
-    await until(lambda: server.metric("vllm:num_requests_running") == 0)
+    for _try in range(5):
+        before = written()
+        async with aclosing(pull(engine, endless)) as stream:
+            async for _step in stream:
+                break
+            # On a busy machine the server may be heard only when it has written all of it.
+            if running() == 1:
+                break
+    else:
+        pytest.fail("each answer was complete before its first token was heard")
+    await until(lambda: running() == 0)
     stopped = written()
     assert stopped - before < 8000, "it was left long before its end"
     await asyncio.sleep(0.5)
