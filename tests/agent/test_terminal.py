@@ -108,7 +108,8 @@ class Terminal:
 async def terminal(tmp_path: Path, *command: str) -> AsyncIterator[Terminal]:
     if shutil.which("tmux") is None:
         pytest.skip("tmux is not installed; the terminal chat was not tested on a terminal")
-    screen = Terminal(str(tmp_path / "tmux"))
+    # A socket of its own: a server that is about to end still takes a new session, and ends with it.
+    screen = Terminal(str(tmp_path / f"tmux-{len(list(tmp_path.glob('tmux-*')))}"))
     state = f"XDG_STATE_HOME={tmp_path / 'state'}"
     line = " ".join(["env", "TERM=screen-256color", "LANG=C.UTF-8", state, *command])
     await screen.tmux("-f", "/dev/null", "new-session", "-d", "-x", "90", "-y", "40", "-s", "chat", line)
