@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import shutil
@@ -47,6 +48,8 @@ TABLE: dict[str, Any] = {
     "delay_ms": 5,
 }
 ENDLESS: dict[str, Any] = {"text": "Counting.\n</think>\n\n" + "and one more " * 2000, "delay_ms": 20}
+
+_SOCKETS = itertools.count()
 
 
 class Terminal:
@@ -109,7 +112,7 @@ async def terminal(tmp_path: Path, *command: str) -> AsyncIterator[Terminal]:
     if shutil.which("tmux") is None:
         pytest.skip("tmux is not installed; the terminal chat was not tested on a terminal")
     # A socket of its own: a server that is about to end still takes a new session, and ends with it.
-    screen = Terminal(str(tmp_path / f"tmux-{len(list(tmp_path.glob('tmux-*')))}"))
+    screen = Terminal(str(tmp_path / f"tmux-{next(_SOCKETS)}"))
     state = f"XDG_STATE_HOME={tmp_path / 'state'}"
     line = " ".join(["env", "TERM=screen-256color", "LANG=C.UTF-8", state, *command])
     await screen.tmux("-f", "/dev/null", "new-session", "-d", "-x", "90", "-y", "40", "-s", "chat", line)

@@ -30,6 +30,10 @@ def event(*choices: dict[str, Any], head: dict[str, Any] = HEAD, **after: Any) -
     return b"data: " + json.dumps(payload, separators=(",", ":"), ensure_ascii=False).encode() + b"\n\n"
 
 
+def chunked(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
 PLAIN = event(choice(" a", [264]))
 LOGPROBS = {"tokens": [" b"], "token_logprobs": [-0.5], "top_logprobs": [{" b": -0.5}]}
 ODD = {
@@ -55,15 +59,21 @@ SPLIT = (PLAIN.replace(b"null}", b'null,"z":[{}'), PLAIN.replace(b'{"index"', b'
 
 
 class Told:
-    """What a stream said in all. `framed` counts the reads that were taken by their frame."""
+    """What a stream said in all. `framed` counts the reads that were taken by their frame, `lone` those that were taken
+    as one chunk."""
 
-    def __init__(self, reads: Sequence[bytes], *, by_frame: bool) -> None:
+    def __init__(self, reads: Sequence[bytes], *, by_frame: bool, by_chunk: bool = False) -> None:
         self.reading = CompletionsReading("E", 3)
         self.batches: list[TokenBatch] = []
         self.malformed = False
-        self.framed = 0
+        self.framed = self.lone = 0
         events = EventReader()
         for read in reads:
+            batch = self.reading.chunk(chunked(read)) if by_chunk else None
+            if batch is not None:
+                self.lone += 1
+                self.batches.append(batch)
+                continue
             batch = self.reading.running(read) if by_frame else None
             self.framed += batch is not None
             try:
@@ -87,6 +97,10 @@ def test_all_that_has_the_frame_is_read_by_it(reads: list[list[tuple[str, list[i
     told = Told(stream, by_frame=True)
     assert told.all == Told(stream, by_frame=False).all
     assert told.framed == 1 + sum(any(text or ids for text, ids in read) for read in reads)
+    chunked = Told(stream, by_frame=True, by_chunk=True)
+    assert chunked.all == told.all
+    alone = [read[0] for read in reads if len(read) == 1]
+    assert chunked.lone == sum(bool(text or ids) for text, ids in alone)
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -96,6 +110,32 @@ def test_an_odd_event_says_what_its_payload_says(name: str, around: Sequence[byt
     for read in (beside + ODD[name], ODD[name] + beside, beside + ODD[name] + beside):
         for stream in ([read], [PLAIN, read], [PLAIN, read, PLAIN], [read, PLAIN]):
             assert Told(stream, by_frame=True).all == Told(stream, by_frame=False).all
+            assert Told(stream, by_frame=True, by_chunk=True).all == Told(stream, by_frame=False).all
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        chunked(PLAIN + PLAIN),
+        chunked(PLAIN)[:-1],
+        chunked(PLAIN) + b"0",
+        chunked(PLAIN) * 2,
+        b"0" + chunked(PLAIN),
+        chunked(PLAIN).replace(b"\r\n", b";a=b\r\n", 1),
+        chunked(PLAIN[:-1]),
+        chunked(b":\n\n" + PLAIN),
+        chunked(event(choice("x", [1], finish_reason="stop"))),
+        b"\r\n",
+        b"5\n",
+        b"",
+    ],
+)
+def test_only_a_whole_chunk_with_one_plain_event_is_taken_as_one(data: bytes) -> None:
+    reading = CompletionsReading("E", 3)
+    assert reading.chunk(chunked(PLAIN)) is None
+    assert reading.running(PLAIN) is not None
+    assert reading.chunk(chunked(PLAIN)) == TokenBatch(" a", (264,))
+    assert reading.chunk(data) is None
 
 
 def test_a_frame_holds_nothing_that_matters() -> None:

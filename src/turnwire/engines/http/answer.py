@@ -11,7 +11,7 @@ import re
 from enum import Enum
 from io import BytesIO
 
-__all__ = ["Answer", "MalformedAnswer"]
+__all__ = ["CHUNK_SIZES", "Answer", "MalformedAnswer"]
 
 _HEAD_LIMIT = 32 * 1024
 _LINE_LIMIT = 4 * 1024
@@ -31,7 +31,7 @@ _CHUNK_LINE_BEGUN = re.compile(rb"(?:[0-9a-fA-F]{1,12}(?:[ \t]*(?:;[^\r\n]*)?\r?
 _STATUS_BEGUN = b"HTTP/1."
 
 # Looking a chunk's size up costs a third of reading it; other spellings and larger ones are read.
-_SIZES = {b"%x" % size: size for size in range(1, 2048)}
+CHUNK_SIZES = {b"%x" % size: size for size in range(1, 2048)}
 # The same for a chunk that is a line and an empty line: how long the first of them is, by the line of the chunk's size.
 _EVENT_SIZES = {b"%x\r\n" % size: size - 1 for size in range(2, 2048)}
 
@@ -97,12 +97,17 @@ class Answer:
         """Whether any byte has come."""
         return bool(self._held or self._size)
 
+    @property
+    def at_chunk(self) -> bool:
+        """Whether the next byte begins a chunk."""
+        return self._state is _AT_CHUNK and not self._held
+
     def feed(self, data: bytes) -> bytes:
         """The body bytes that `data` brings."""
         if self._state is _AT_CHUNK and not self._held:
             # By far the most frequent case: an engine's step is one chunk, and one read.
             at = data.find(b"\r\n", 0, 8)
-            if len(data) == at + 4 + _SIZES.get(data[:at], -1) and data.endswith(b"\r\n"):
+            if len(data) == at + 4 + CHUNK_SIZES.get(data[:at], -1) and data.endswith(b"\r\n"):
                 return data[at + 2 : -2]
         if self._state is State.HEAD:
             return self._head(data)
@@ -279,7 +284,7 @@ class Answer:
 
     def _whole_chunks(self, data: bytes, parts: list[bytes], at: int) -> int:
         """Take the chunks from `at` on that are there completely; where the first other thing is."""
-        find, known = data.find, _SIZES.get
+        find, known = data.find, CHUNK_SIZES.get
         while True:
             line = find(b"\r\n", at, at + 8)
             size = known(data[at:line]) if line > 0 else None

@@ -108,21 +108,30 @@ class CompletionsReading(Reading):
         self._frame: Frame | None = None
         self._learnt = False
 
+    def chunk(self, data: bytes) -> TokenBatch | None:
+        frame = self._frame
+        inside = None if frame is None else frame.chunk(data)
+        return None if inside is None else self._lone(inside, last=False)
+
     def running(self, events: bytes) -> TokenBatch | None:
         frame = self._frame
         if frame is None:
             return self._first(events)
         if not events.startswith(frame.opening) or not events.endswith(frame.closing):
             return None
+        if events.find(b"\n") < len(events) - 2:
+            return self._several(events, frame)
+        return self._lone(events[frame.choice], last=True)
+
+    def _lone(self, inside: bytes, *, last: bool) -> TokenBatch | None:
+        """What one choice brings. Only where it may be the `last` one the end is taken, too."""
         try:
-            if events.find(b"\n") < len(events) - 2:
-                return self._running(events, frame)
-            choice = _decode_choice(events[frame.choice])
+            choice = _decode_choice(inside)
         except (msgspec.DecodeError, UnicodeDecodeError):
             # Whether it is the event or the frame that does not fit is seen where the whole event is read.
             return None
         if choice.finish_reason is not None or choice.logprobs is not None:
-            return self._joined([choice])
+            return self._joined([choice]) if last or choice.finish_reason is None else None
         # By far the most frequent case: one token, and nothing else to report.
         sampled = tuple(choice.token_ids or ())
         self._output += len(sampled)
@@ -134,14 +143,18 @@ class CompletionsReading(Reading):
         if self._learnt or not events or events.endswith(b"[DONE]\n\n"):
             return None
         self._learnt, self._frame = True, frame_of(events)
-        return None if self._frame is None else self.running(events)
+        self.knows = self._frame is not None
+        return self.running(events) if self.knows else None
 
-    def _running(self, events: bytes, frame: Frame) -> TokenBatch | None:
+    def _several(self, events: bytes, frame: Frame) -> TokenBatch | None:
         inside = frame.choices(events)
         if inside is None:
             return None
         lines, count = inside
-        choices = _decode_choices(lines)
+        try:
+            choices = _decode_choices(lines)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
         # As many values as lines: each line is one, for no JSON value goes on after a brace, a line end and a brace.
         return self._joined(choices) if len(choices) == count else None
 

@@ -22,6 +22,11 @@ class LineReader:
         self._rest = bytearray()
         self.done = False
 
+    @property
+    def holds(self) -> bool:
+        """Whether a line has begun that is not whole."""
+        return bool(self._rest)
+
     def feed(self, data: bytes) -> bytes:
         """All lines that `data` completes; nothing if it completes none."""
         end = data.rfind(b"\n") + 1

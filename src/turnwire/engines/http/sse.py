@@ -25,6 +25,11 @@ class EventReader:
         self._seen = 0
         self.done = False
 
+    @property
+    def holds(self) -> bool:
+        """Whether an event has begun that is not whole."""
+        return bool(self._rest)
+
     def feed(self, data: bytes) -> bytes:
         """All events that `data` completes, without carriage returns; nothing if it completes none."""
         if b"\r" in data:

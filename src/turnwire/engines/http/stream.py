@@ -36,14 +36,21 @@ _REFUSAL_BYTES = 64 * 1024
 
 class Reading(ABC):
     """One generation's answer, read without I/O. `end` is set once the engine itself has finished, `error` once it said
-    that it failed; what came before in the same read is still given."""
+    that it failed; what came before in the same read is still given. `knows`: the reading knows the stream's events by
+    their bytes, so that `chunk` is worth a try."""
 
+    knows = False
     end: Completion | None = None
     error: EngineError | None = None
 
     @abstractmethod
     def feed(self, events: bytes) -> TokenBatch | EventBatch | None:
         """Take a JSON array of events and give what they bring as one batch."""
+
+    def chunk(self, data: bytes) -> TokenBatch | None:
+        """The same for a read that is one chunk of the answer with one event in it, and brings output and nothing else;
+        None, and nothing is taken, where it is anything else."""
+        return None
 
     def running(self, events: bytes) -> TokenBatch | None:
         """The same for events as they came, where the reading knows them by their bytes; None, and nothing is taken,
@@ -86,6 +93,7 @@ class Stream:
         self._spare = bytearray()
         self._paused = False
         self._over = False
+        self._streams = False
         self.received: Callable[[bytes], None] = self._opening
 
     def begin(self) -> None:
@@ -123,7 +131,7 @@ class Stream:
         self._connection, connection.exchange = connection, self
         if self._paused:
             connection.pause()
-        connection.transport.write(self._request)
+        connection.send(self._request)
 
     def unreachable(self, error: OSError) -> None:
         """No connection could be made."""
@@ -132,7 +140,7 @@ class Stream:
 
     def ended(self) -> None:
         """The engine closed the connection in order, which ends an answer that has no other end."""
-        if self.received == self._streaming:
+        if self._streams:
             try:
                 self._answer.close()
             except MalformedAnswer:
@@ -181,7 +189,7 @@ class Stream:
         # A long prompt's request takes megabytes, and is not sent again once there is an answer.
         self._request = b""
         if status == 200:
-            self.received = self._streaming
+            self._streams, self.received = True, self._streaming
             if self._notes:
                 self._receiver.events(EventBatch(self._notes))
             if not self._over:
@@ -202,6 +210,26 @@ class Stream:
             self._broken("disconnected", f"a stream that cannot be read: {error}")
             return
         self._take(body)
+        if self._reading.knows and self._answer.at_chunk and not self._events.holds and not self._over:
+            self.received = self._running
+
+    def _running(self, data: bytes) -> None:
+        """The same where nothing is held of earlier reads: nearly always the next one is one chunk with one event."""
+        batch = self._reading.chunk(data)
+        if batch is None:
+            self.received = self._streaming
+            self._streaming(data)
+            return
+        try:
+            # Held by the object, not by its class: from a local name it is called without a search.
+            tokens = self._tokens
+            tokens(batch)
+        except Exception:
+            self._defect()
+
+    def _defect(self) -> None:
+        log.exception("a defect in whoever receives a generation")
+        self._broken("internal", "output that the gateway could not handle")
 
     def _take(self, body: bytes) -> None:
         reading, events = self._reading, self._events
@@ -225,8 +253,7 @@ class Stream:
                 assert type(batch) is EventBatch
                 self._receiver.events(batch)
         except Exception:
-            log.exception("a defect in whoever receives a generation")
-            self._broken("internal", "output that the gateway could not handle")
+            self._defect()
         if reading.end is not None or reading.error is not None or events.done or self._answer.over:
             self._settle()
 

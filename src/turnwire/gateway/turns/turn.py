@@ -209,35 +209,31 @@ class Turn:
         if self.record.first_token is None:
             self.record.called()
         try:
-            if self._feed is not None and not batch.logprobs:
-                self._run_on(batch, self._feed)
-                return
-            events = self._heard(batch.text, batch.ids)
-            if batch.logprobs:
-                events = [*events, _scored(batch)]
-            if events:
-                self._put(self.encoder.feed(events))
+            feed = self._feed
+            if feed is None or batch.logprobs:
+                events = self._heard(batch.text, batch.ids)
+                if batch.logprobs:
+                    events = [*events, _scored(batch)]
+                if events:
+                    self._put(self.encoder.feed(events))
+            else:
+                # Nearly every token comes here: a stream that is open, and nothing is asked of it but to run, perhaps
+                # with a bound on its thoughts. Running text needs no stamps.
+                self._log.add(batch.text, batch.ids)
+                events = feed(batch.text)
+                if len(events) == 1 and type(events[0]) is BlockDelta:
+                    self._witness.feed(events)
+                    data = self.encoder.feed(events)
+                    if data:
+                        # Held by the object, not by its class: from a local name it is called without a search.
+                        write = self.sink.write
+                        write(data)
+                elif events:
+                    self._put(self.encoder.feed(self._stamped(events)))
             if self._budget is not None and self._budget.spend(events, len(batch.ids)):
                 self._close_thought()
         except Exception as error:
             self._end(error)
-
-    def _run_on(self, batch: TokenBatch, feed: Callable[[str], Sequence[Event]]) -> None:
-        """The common case, which nearly every token takes: a stream that is open, and nothing asked of it but to run,
-        perhaps with a bound on its thoughts. Running text needs no stamps."""
-        self._log.add(batch.text, batch.ids)
-        events = feed(batch.text)
-        if len(events) == 1 and type(events[0]) is BlockDelta:
-            self._witness.feed(events)
-            data = self.encoder.feed(events)
-            if data:
-                # Held by the object, not by its class: from a local name it is called without a search.
-                write = self.sink.write
-                write(data)
-        elif events:
-            self._put(self.encoder.feed(self._stamped(events)))
-        if self._budget is not None and self._budget.spend(events, len(batch.ids)):
-            self._close_thought()
 
     def events(self, batch: EventBatch) -> None:
         """More output of an engine that parses by itself."""

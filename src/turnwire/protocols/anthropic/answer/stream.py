@@ -106,8 +106,13 @@ class StreamEncoder:
     def feed(self, events: Sequence[Event]) -> bytes:
         out: list[bytes] = []
         for event in events:
-            if isinstance(event, BlockDelta):
-                self._delta(event, out)
+            if type(event) is BlockDelta:
+                block = self._open[event.index]
+                if block.sent and event.text:
+                    # Nearly every event: more of what the client sees already.
+                    out += (block.head, quoted(event.text), self._end)
+                else:
+                    self._delta(block, event.text, out)
             elif isinstance(event, BlockOpened):
                 self._opened(event, out)
             elif isinstance(event, BlockClosed):
@@ -146,9 +151,7 @@ class StreamEncoder:
             content = {"type": "tool_use", "id": event.call_id, "name": event.name, "input": {}}
             self._show(block, json_line(content), out)
 
-    def _delta(self, event: BlockDelta, out: list[bytes]) -> None:
-        block = self._open[event.index]
-        text = event.text
+    def _delta(self, block: _Open, text: str, out: list[bytes]) -> None:
         if block.index < 0:
             if not text or text.isspace():
                 block.held.append(text)
