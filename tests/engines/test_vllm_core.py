@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -52,11 +52,17 @@ class CoreSubject:
 
 @asynccontextmanager
 async def running(
-    folder: Path, line: Line, *, limit: int = 100, patience: Patience | None = None, **options: Any
+    folder: Path,
+    line: Line,
+    *,
+    limit: int = 100,
+    patience: Patience | None = None,
+    tokenizer: ToyTokenizer = TOKENIZER,
+    **options: Any,
 ) -> AsyncIterator[tuple[VLLMCoreEngine, EngineCore]]:
     """A started engine and its core."""
     address = free_address()
-    engine = VLLMCoreEngine(address, TOKENIZER, state=folder / "state.json", limit=limit, patience=patience)
+    engine = VLLMCoreEngine(address, tokenizer, state=folder / "state.json", limit=limit, patience=patience)
     core = EngineCore(address, line, **options)
     try:
         await asyncio.gather(engine.start(), core.start())
@@ -619,3 +625,114 @@ async def test_a_core_that_does_not_read_is_overloaded(tmp_path: Path, monkeypat
         assert error is not None
         assert (error.kind, error.retry_after) == ("overloaded", 2)
         assert not any(one.over for one in heard[:-1])
+
+
+async def test_a_finished_answer_that_waits_for_its_reader_outlives_its_core(tmp_path: Path) -> None:
+    async with running(tmp_path, Line(text="one two three", burst=1)) as (engine, core):
+        heard = Heard()
+        generation = engine.submit(request(), heard)
+        generation.pause()
+        kept: Any = generation
+        await soon(lambda: kept._finish is not None)
+        core.kill()
+        await soon(lambda: heard.over)
+        assert heard.error is None
+        assert heard.text == "one two three"
+
+
+async def test_what_came_before_the_word_of_a_cores_death_counts(tmp_path: Path) -> None:
+    """Both in one read: the tokens, one of them a request's last, and then the end."""
+    async with running(tmp_path, Line(text="one", finish="hang", after=1)) as (engine, core):
+        heard = [Heard(), Heard()]
+        for one in heard:
+            engine.submit(request(), one)
+        await soon(lambda: all(one.batches for one in heard))
+        first, second = (told[0] for told in core.requests)
+        link = engine._cores.get(0).outputs  # type: ignore[union-attr]
+        assert link is not None
+        step = [0, [[first, [97, 260], None, None, None, 0], [second, [98]]], None, 0.0, None]
+        engine._reception.messages(link, [[msgspec.msgpack.encode(step)], [b"ENGINE_CORE_DEAD"]])
+        assert [one.text for one in heard] == ["onea", "oneb"]
+        assert heard[0].completion is not None
+        assert heard[1].error is not None
+        assert heard[1].error.kind == "disconnected"
+
+
+async def test_what_came_before_a_message_that_cannot_be_read_counts(tmp_path: Path) -> None:
+    async with running(tmp_path, Line(text="one", finish="hang", after=1)) as (engine, core):
+        heard = Heard()
+        engine.submit(request(), heard)
+        await soon(lambda: bool(heard.batches))
+        link = engine._cores.get(0).outputs  # type: ignore[union-attr]
+        assert link is not None
+        step = [0, [[core.requests[0][0], [97, 260], None, None, None, 0]], None, 0.0, None]
+        engine._reception.messages(link, [[msgspec.msgpack.encode(step)], [b"\x93\x00"]])
+        assert heard.completion is not None
+        assert heard.text == "onea"
+
+
+async def test_an_abort_reaches_a_core_that_is_behind_with_reading(tmp_path: Path) -> None:
+    """Else it would write to the end for nobody once it reads again."""
+    async with running(tmp_path, Line(text="one", finish="hang", after=1)) as (engine, core):
+        heard = Heard()
+        generation = engine.submit(request(), heard)
+        await soon(lambda: bool(heard.batches))
+        engine._wire._engines[0].full = True
+        error, _text = await fails(engine, request())
+        assert error.kind == "overloaded"
+        generation.abort()
+        await soon(lambda: core.aborts == 1)
+
+
+async def test_ids_that_cannot_be_spelled_end_only_their_own_generation(tmp_path: Path) -> None:
+    class Strict(ToyTokenizer):
+        """As one that wants ids without a sign."""
+
+        def detokenizer(self, *, skip_special: bool = False) -> Any:
+            whole = super().detokenizer(skip_special=skip_special)
+
+            class Checked:
+                def feed(self, ids: Sequence[int]) -> str:
+                    if min(ids, default=0) < 0:
+                        raise OverflowError("can't convert negative int to unsigned")
+                    return whole.feed(ids)
+
+                flush = whole.flush
+
+            return Checked()
+
+    async with running(tmp_path, Line(text="one", finish="hang", after=1), tokenizer=Strict()) as (engine, core):
+        heard = [Heard(), Heard()]
+        for one in heard:
+            engine.submit(request(), one)
+        await soon(lambda: all(one.batches for one in heard))
+        first, second = (told[0] for told in core.requests)
+        await core.send([[first, [-1]], [second, [97]]])
+        await soon(lambda: heard[0].over)
+        assert heard[0].error is not None
+        assert heard[0].error.kind == "internal"
+        assert heard[1].text == "onea"
+        await soon(lambda: core.aborts == 1)
+
+
+async def test_nothing_is_asked_of_a_core_whose_outputs_may_be_lost(tmp_path: Path) -> None:
+    """Neither by whoever hears of the break first, and asks again at once."""
+
+    class Again(Heard):
+        def failed(self, error: EngineError) -> None:
+            super().failed(error)
+            engine.submit(request(), second)
+
+    second = Heard()
+    async with running(tmp_path, Line(text="one", finish="hang", after=1)) as (engine, core):
+        heard = Again()
+        engine.submit(request(), heard)
+        await soon(lambda: bool(heard.batches))
+        outputs = engine._cores.get(0).outputs  # type: ignore[union-attr]
+        assert outputs is not None
+        outputs.drop()
+        await soon(lambda: second.over)
+        assert second.error is not None
+        assert second.error.kind == "unreachable"
+        await _healthy(engine)
+        assert len(core.requests) == 1

@@ -177,15 +177,21 @@ class VLLMCoreEngine:
         try:
             generation.deliver()
         except Exception:
-            log.exception("a receiver failed")
-            generation.abort()
+            self._break_off(generation)
 
     def _fail(self, generation: CoreGeneration, error: EngineError) -> None:
         try:
             generation.fail(error)
         except Exception:
+            self._break_off(generation)
+
+    def _break_off(self, generation: CoreGeneration) -> None:
+        """End the one generation that could not be delivered, with an error: nobody waits for it in vain."""
+        log.exception("output could not be delivered")
+        try:
+            generation.break_off(EngineError("internal", "the engine's output could not be handled"))
+        except Exception:
             log.exception("a receiver failed")
-            generation.abort()
 
     def _abort(self, rank: int, request_id: str) -> bool:
         """Whether the core could be asked."""

@@ -115,11 +115,17 @@ class CoreGeneration:
             self._finish = output.finish_reason
 
     def fail(self, error: EngineError) -> None:
-        """The core is gone, or refuses; what it said before is still delivered, also to a receiver that is paused."""
-        if self._error is None:
+        """The core is gone, or refuses; what it said before is still delivered, also to a receiver that is paused: an
+        answer that is whole but for that is a success."""
+        if self._error is None and self._finish is None:
             self._error = error
         self._paused = False
         self.deliver()
+
+    def break_off(self, error: EngineError) -> None:
+        """What came cannot be delivered."""
+        if not self.over:
+            self._failed(error, running=self._finish is None)
 
     def deliver(self) -> None:
         """Give the receiver what came since the last time."""

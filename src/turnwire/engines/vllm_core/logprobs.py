@@ -33,7 +33,7 @@ def token_logprobs(told: Any, frames: Sequence[bytes], spell: Callable[[int], st
             ]
             rows.append(TokenLogprob(*pairs[0], tuple(pairs[1:])))
         return rows
-    except (LookupError, TypeError, ValueError, struct.error) as error:
+    except (LookupError, TypeError, ValueError, OverflowError, struct.error) as error:
         raise EngineError("internal", f"the engine core's log probabilities cannot be read: {error!r}") from error
 
 

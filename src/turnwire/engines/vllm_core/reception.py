@@ -113,15 +113,17 @@ class Reception:
         if self._layout is None:
             return
         decode = self._layout.outputs.decode
-        steps = []
+        steps: list[tuple[Outputs, list[bytes]]] = []
         heard = None
         for frames in messages:
             if frames[0] == DEAD:
+                steps = self._handed(steps)
                 self._lose(self.cores.behind(link), "vLLM's engine core has failed; its log says why")
                 continue
             try:
                 step = decode(frames[0])
             except msgspec.DecodeError as error:
+                steps = self._handed(steps)
                 self._unreadable(link, error)
                 continue
             steps.append((step, frames))
@@ -132,6 +134,11 @@ class Reception:
             if step.utility_output is not None:
                 self._answered(rank)
         self._host.steps(steps)
+
+    def _handed(self, steps: list[tuple[Outputs, list[bytes]]]) -> list[tuple[Outputs, list[bytes]]]:
+        """Hand on what came before the news that follows; no steps are left."""
+        self._host.steps(steps)
+        return []
 
     def _unreadable(self, link: Peer, error: Exception) -> None:
         """Tokens may be in a message that nobody can read: what runs has a gap."""
@@ -215,10 +222,11 @@ class Reception:
         for core in self.cores:
             if core.outputs is link:
                 core.outputs = None
-                self._gap(core)
                 if core.up or core.asked is not None:
+                    # Before it is said: whoever hears of it asks again at once.
                     core.up = False
                     self._ask(core)
+                self._gap(core)
 
     def _known(self, rank: int) -> Sequence[Core]:
         core = self.cores.get(rank)
