@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 import pytest
 
 from turnwire.engines.bridge import pull, push
+from turnwire.engines.http.spelling import Speller
 from turnwire.engines.interface import (
     Capabilities,
     Completion,
@@ -282,3 +283,119 @@ async def test_a_turn_that_always_makes_a_little_progress_still_ends() -> None:
     with pytest.raises(EngineError, match="died"):
         await collect(engines, request())
     assert engines.statistics.migrations == 5
+
+
+class Stopping(FakeEngine):
+    """Looks for the stop strings in its own output, as engines do: `spans` says how many tokens a batch has."""
+
+    spans = 1
+
+    async def _steps(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+        self.seen.append(request)
+        dying = self.deaths > 0
+        self.deaths -= dying
+        speller = Speller(ByteTokenizer(), request.sampling.stop)
+        left = BYTES[request.resumed :]
+        for start in range(0, len(left), self.spans):
+            if dying and start >= self.dies_after:
+                raise EngineError("disconnected", "died")
+            ids = left[start : start + self.spans]
+            text, taken = speller.feed(ids)
+            yield TokenBatch(text, tuple(ids[:taken]))
+            if speller.stopped_by is not None:
+                yield Completion("stop_sequence", len(request.prompt_ids), start + taken, 0, speller.stopped_by)
+                return
+            await asyncio.sleep(0)
+        yield TokenBatch(speller.flush())
+        yield Completion("stop", len(request.prompt_ids), len(left))
+
+
+@pytest.mark.parametrize("spans", [1, 3])
+@pytest.mark.parametrize("stop", ["東京", "and", "é, ", "done", "never"])
+async def test_a_stop_string_holds_wherever_the_worker_dies(stop: str, spans: int) -> None:
+    """Also where the two halves of the string are two workers' words, and what was held back for it is not lost."""
+    alone = Stopping()
+    asked = request(sampling=Sampling(max_tokens=500, stop=(stop,)))
+    text, ids, end = await collect(pool(alone), asked)
+    assert stop not in text
+    for dies_after in range(len(ids)):
+        first, second = Stopping(deaths=1, dies_after=dies_after), Stopping()
+        first.spans = second.spans = spans
+        engines = pool(first, second)
+        told = await collect(engines, asked)
+        assert told[:2] == (text, ids), dies_after
+        assert (told[2].reason, told[2].stop_sequence) == (end.reason, end.stop_sequence)
+        assert (told[2].prompt_tokens, told[2].output_tokens) == (end.prompt_tokens, end.output_tokens)
+        assert engines.active == 0
+
+
+async def test_a_character_that_stays_incomplete_is_told_after_a_move_too() -> None:
+    class Cut(Stopping):
+        async def _steps(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+            left = [*b"cut ", 0xE6][request.resumed :]
+            dying = self.deaths > 0
+            self.deaths -= dying
+            detokenizer = ByteDetokenizer()
+            for place, token in enumerate(left):
+                if dying and place == 2:
+                    raise EngineError("disconnected", "died")
+                yield TokenBatch(detokenizer.feed([token]), (token,))
+            yield TokenBatch(detokenizer.flush())
+            yield Completion("length", len(request.prompt_ids), len(left))
+
+    assert (await collect(pool(Cut()), request()))[0] == "cut \ufffd"
+    assert (await collect(pool(Cut(deaths=1), Cut()), request()))[0] == "cut \ufffd"
+
+
+async def test_what_a_dead_worker_held_back_is_told_where_nothing_is_left_to_write() -> None:
+    wanted = Sampling(max_tokens=6, stop=("ve coffee",))
+    engines = pool(Stopping(deaths=1, dies_after=6), Stopping())
+    text, ids, end = await collect(engines, request(sampling=wanted))
+    assert (text, ids, end.reason) == ("naïve", BYTES[:6], "length")
+
+
+async def test_a_turn_that_was_resumed_before_it_came_counts_that_too() -> None:
+    """As one whose thought the gateway closed, and sent again."""
+    first, second = FakeEngine(deaths=1, dies_after=5), FakeEngine()
+    text, ids, _ = await collect(pool(first, second), request(resumed=2))
+    assert (text, ids) == (TEXT[2:], BYTES[2:])
+    assert [asked.resumed for asked in second.seen] == [7]
+
+
+async def test_a_deadline_is_for_turns_that_wait_to_begin() -> None:
+    class Slow(FakeEngine):
+        async def _steps(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+            yield TokenBatch(TEXT[:2], tuple(BYTES[:2]))
+            await asyncio.sleep(0.06)
+            raise EngineError("disconnected", "died")
+
+    engines = pool(Slow(), FakeEngine())
+    hints = Hints(request_id="r", deadline=asyncio.get_running_loop().time() + 0.05)
+    assert (await collect(engines, request(hints=hints)))[0] == TEXT
+
+
+async def test_text_without_ids_comes_whole_from_the_worker_that_took_the_turn_second() -> None:
+    class Texts(FakeEngine):
+        capabilities = Capabilities(yields="text")
+
+        async def _steps(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+            if self.deaths:
+                raise EngineError("overloaded", "busy")
+            for character in TEXT:
+                yield TokenBatch(character)
+            yield Completion("stop", len(request.prompt_ids), len(TEXT))
+
+    text, _ids, end = await collect(pool(Texts(deaths=1), Texts()), request())
+    assert (text, end.output_tokens) == (TEXT, len(TEXT))
+
+
+async def test_the_counts_of_a_server_that_counts_prompts_itself_stay_its_own_after_a_refusal() -> None:
+    class Structured(FakeEngine):
+        async def _steps(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+            if self.deaths:
+                raise EngineError("overloaded", "busy")
+            yield EventBatch((BlockOpened(0, "text"),))
+            yield Completion("stop", 1234, 5, 1000)
+
+    steps = [step async for step in pull(pool(Structured(deaths=1), Structured()), request(prompt_ids=[]))]
+    assert steps[-1] == Completion("stop", 1234, 5, 1000)

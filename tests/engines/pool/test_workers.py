@@ -542,3 +542,47 @@ async def test_a_hard_session_waits_for_its_worker_and_nobody_waits_for_it() -> 
         await answer(engines, turn())
     assert (len(one.turns), len(two.turns), engines.waiting) == (2, 1, 1)
     await engines.close()
+
+
+async def test_a_worker_that_freezes_behind_its_last_token_leaves_nothing_to_ask_for() -> None:
+    frozen, idle = StagedEngine(), StagedEngine()
+    engines = pool(frozen, idle, stall=0.05)
+    wanted = turn(sampling=Sampling(max_tokens=3))
+    frozen.pace = 0.002
+    said: list[bytes] = []
+
+    class Until(Stage):
+        def step(self) -> None:
+            if self.at < 3:
+                super().step()
+
+    def submit(request: GenerateRequest, receiver: Receiver) -> Generation:
+        stage = Until(frozen, request, receiver)
+        frozen.asked.append(stage)
+        return stage
+
+    frozen.submit = submit  # type: ignore[method-assign]
+    said.append(await answer(engines, wanted))
+    assert said == [bytes(SAID[:3])]
+    assert idle.turns == []
+    assert frozen.turns[0].aborted
+
+
+async def test_a_worker_that_was_removed_is_not_probed_any_more() -> None:
+    """Its turn fails when it is closed, which says nothing new."""
+
+    class Closing(StagedEngine):
+        async def close(self) -> None:
+            self.absent = True
+            for stage in self.asked:
+                if not stage.aborted:
+                    stage.receiver.failed(EngineError("disconnected", "the engine was closed"))
+
+    leaving, staying = Closing(), StagedEngine()
+    leaving.frozen = True
+    engines = pool(leaving, staying)
+    running = asyncio.ensure_future(answer(engines))
+    await until(lambda: engines.active == 1)
+    await engines.remove("a", patience=0.01)
+    assert await running == bytes(SAID)
+    assert engines._checks == {}

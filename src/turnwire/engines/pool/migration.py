@@ -1,7 +1,7 @@
 """A turn's tokens so far, whichever workers produced them, and how the next worker goes on from there.
 
-Promise: sans-IO. The text that leaves is what the ids spell, also where a character or held text was cut between two
-workers; counts are those of one turn.
+Promise: sans-IO. The text that leaves is what the ids spell, also where a character, held text or a stop string was
+cut between two workers; counts are those of one turn.
 """
 
 from __future__ import annotations
@@ -11,25 +11,27 @@ from collections.abc import Sequence
 
 import msgspec
 
+from turnwire.engines.http.spelling import Speller
 from turnwire.engines.interface import Completion, GenerateRequest, TokenBatch
-from turnwire.prompts.prompt import Detokenizer, Tokenizer
+from turnwire.prompts.prompt import Tokenizer
 
 __all__ = ["Migration"]
 
 
 class Migration:
-    """One turn on its way. `structured` is set once events, which no other worker can continue, have left."""
+    """One turn on its way. `structured` is set once events, which no other worker can continue, have left; `stopped` is
+    the stop string that a turn met after it had moved."""
 
     __slots__ = (
-        "_detokenizer",
         "_emitted",
         "_ids",
         "_leg_start",
-        "_legs",
         "_request",
+        "_speller",
         "_text_only",
         "_tokenizer",
         "said",
+        "stopped",
         "structured",
     )
 
@@ -38,11 +40,11 @@ class Migration:
         self._tokenizer = tokenizer
         self._ids = array("I")
         self._emitted = 0
-        self._legs = 0
         self._leg_start = 0
         self._text_only = False
-        self._detokenizer: Detokenizer | None = None
+        self._speller: Speller | None = None
         self.said = 0
+        self.stopped: str | None = None
         self.structured = False
 
     @property
@@ -70,7 +72,6 @@ class Migration:
 
     def request(self) -> GenerateRequest:
         """The request for the next worker: the prompt plus the tokens so far."""
-        self._legs += 1
         self.said = 0
         self._leg_start = len(self._ids)
         if not self._ids:
@@ -80,35 +81,51 @@ class Migration:
         return msgspec.structs.replace(
             self._request,
             prompt_ids=[*self._request.prompt_ids, *self._ids],
-            resumed=len(self._ids),
+            resumed=self._request.resumed + len(self._ids),
             sampling=msgspec.structs.replace(self._request.sampling, max_tokens=left),
         )
 
     def passed(self, batch: TokenBatch) -> TokenBatch:
         """Take note of a batch on its way out."""
         ids = batch.ids
-        if self._legs > 1:
+        if self._leg_start:
             # The new worker knows nothing of a character cut between the two, nor of text held back: decode here.
-            batch = TokenBatch(self._decoded(ids), ids, batch.logprobs)
+            text, taken = self._spelled(ids)
+            ids = ids[:taken]
+            batch = TokenBatch(text, ids, batch.logprobs[:taken])
         self._emitted += len(batch.text)
         if ids:
             self.said += len(ids)
             self._ids.extend(ids)
         else:
             self.said += 1
-            self._text_only = self._text_only or bool(batch.text)
+            self._text_only = self._text_only or (bool(batch.text) and not self._leg_start)
         return batch
 
-    def _decoded(self, ids: Sequence[int]) -> str:
-        held = ""
-        if self._detokenizer is None:
-            self._detokenizer = self._tokenizer.detokenizer()
-            held = self._detokenizer.feed(self._ids.tolist())[self._emitted :]
-        return held + self._detokenizer.feed(ids)
+    def _spelled(self, ids: Sequence[int]) -> tuple[str, int]:
+        """The text that became certain, and how many of `ids` it took; none after a stop string."""
+        if self.stopped is not None:
+            return "", 0
+        held, speller = "", self._speller
+        if speller is None:
+            speller = self._speller = Speller(self._tokenizer, self._request.sampling.stop)
+            held = speller.feed(self._ids.tolist())[0][self._emitted :]
+        text, taken = speller.feed(ids)
+        self.stopped = speller.stopped_by
+        return held + text, taken
+
+    def rest(self, completion: Completion | None = None) -> str:
+        """What was held back of the text, now that no token follows; where the turn has not moved, its worker said it
+        itself before its `completion`."""
+        if completion is not None and (not self._leg_start or completion.stop_sequence is not None):
+            return ""
+        held, _ = self._spelled(())
+        assert self._speller is not None
+        return held + self._speller.flush()
 
     def completed(self, completion: Completion) -> Completion:
         """The end, with the counts of the whole turn."""
-        if self._legs == 1:
+        if not self._leg_start:
             return completion
         prompt = len(self._request.prompt_ids)
         return msgspec.structs.replace(
@@ -119,8 +136,11 @@ class Migration:
         )
 
     def already_complete(self) -> Completion | None:
-        """The end, if the budget was spent exactly when the worker failed: nothing is left to generate."""
-        wanted = self._request.sampling.max_tokens
-        if wanted is None or len(self._ids) < wanted:
+        """The end, where nothing is left to generate: the budget was spent exactly when the worker failed, or two
+        workers wrote a stop string that neither saw whole."""
+        wanted, prompt, count = self._request.sampling.max_tokens, len(self._request.prompt_ids), len(self._ids)
+        if self.stopped is not None:
+            return Completion("stop_sequence", prompt, count, 0, self.stopped)
+        if wanted is None or not 0 < wanted <= count:
             return None
-        return Completion("length", len(self._request.prompt_ids), len(self._ids))
+        return Completion("length", prompt, count)

@@ -188,7 +188,8 @@ class WorkerPool:
         """Give a turn to a worker, or a place in the line; else say why not."""
         now, request, limits = turn.loop.time(), turn.request, self.limits
         hints = request.hints
-        if hints.deadline is not None and now >= hints.deadline:
+        deadline = turn.deadline
+        if deadline is not None and now >= deadline:
             return _too_late()
         able = [worker for worker in self.workers if worker.lack(request) is None]
         if not able:
@@ -214,7 +215,7 @@ class WorkerPool:
             turn, tenant=hints.tenant, rank=hints.rank, tier=hints.tier, priority=hints.priority, at=now, again=again
         )
         until = now + limits.queue_timeout
-        turn.wait(ticket, until if hints.deadline is None else min(until, hints.deadline))
+        turn.wait(ticket, until if deadline is None else min(until, deadline))
         if not self._in_turn:
             # Whoever is before it may wait for a worker that it does not need.
             self._serve()
@@ -223,7 +224,7 @@ class WorkerPool:
     def waited(self, turn: PooledTurn) -> EngineError:
         """Why a turn that waited as long as it may gets no worker."""
         self.statistics.refused += 1
-        deadline = turn.request.hints.deadline
+        deadline = turn.deadline
         if deadline is not None and asyncio.get_running_loop().time() >= deadline - 0.001:
             return _too_late()
         return EngineError("overloaded", "The turn waited too long for a worker.", retry_after=5)
@@ -311,8 +312,8 @@ class WorkerPool:
             self._serve()
 
     def _check(self, worker: Worker) -> None:
-        """Probe a worker in doubt until it is sound again."""
-        if worker not in self._checks and not self.closed:
+        """Probe a worker in doubt until it is sound again, or was taken out."""
+        if worker not in self._checks and worker in self.workers and not self.closed:
             task = self._checks[worker] = asyncio.ensure_future(self._probe(worker))
             task.add_done_callback(lambda _: self._checks.pop(worker, None))
 

@@ -99,6 +99,12 @@ class PooledTurn:
 
     # ---------------------------------------------------------------------------------------------------- places
 
+    @property
+    def deadline(self) -> float | None:
+        """Until when it may wait to begin. What has begun is not late."""
+        begun = self.request.resumed or not self._migration.fresh
+        return None if begun else self.request.hints.deadline
+
     def wait(self, ticket: Ticket[PooledTurn], until: float) -> None:
         """Stand in the line, at most until a time."""
         self.ticket, self.waiting_since = ticket, self.loop.time()
@@ -171,6 +177,9 @@ class PooledTurn:
             self._spoke()
         self.heard = True
         self._receiver.tokens(migration.passed(batch))
+        if migration.stopped is not None:
+            # Not before the worker has had its say, whose own counts are better.
+            self.loop.call_soon(self._stopped)
 
     def events(self, batch: EventBatch) -> None:
         self.heard = True
@@ -188,6 +197,10 @@ class PooledTurn:
     def done(self, completion: Completion) -> None:
         worker = self.worker
         assert worker is not None
+        if rest := self._migration.rest(completion):
+            self._receiver.tokens(TokenBatch(rest))
+            if self._over:
+                return
         self._over, self._leg = True, None
         worker.health.completed()
         self._pool.router.served(worker, self.request, self.blocks, self._migration.ids, self.loop.time())
@@ -220,12 +233,7 @@ class PooledTurn:
             pool.statistics.migrations += 1
             name = self.request.hints.request_id
             log.warning("turn %s moves on from %s after %d tokens", name, worker.name, migration.count)
-            completion = migration.already_complete()
-            if completion is None:
-                self._seek()
-            else:
-                self._end()
-                self._receiver.done(completion)
+            self._seek()
 
     # ------------------------------------------------------------------------------------------------------ ends
 
@@ -240,8 +248,26 @@ class PooledTurn:
         if self._load is not None:
             worker.load.read(self._load)
 
+    def _stopped(self) -> None:
+        """A stop string was met that two workers wrote, so that neither saw it."""
+        completion = self._migration.already_complete()
+        if completion is not None and not self._over:
+            self._complete(completion)
+
+    def _complete(self, completion: Completion) -> None:
+        """End without a worker's word."""
+        if rest := self._migration.rest():
+            self._receiver.tokens(TokenBatch(rest))
+        if not self._over:
+            self._end()
+            self._receiver.done(completion)
+
     def _seek(self) -> None:
-        """Find the next worker."""
+        """Find the next worker, where one is needed."""
+        completion = self._migration.already_complete()
+        if completion is not None:
+            self._complete(completion)
+            return
         refusal = self._pool.seat(self)
         if refusal is not None:
             self._give_up(refusal)
