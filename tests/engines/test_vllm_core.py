@@ -16,6 +16,7 @@ import zmq
 import zmq.asyncio
 
 from turnwire.engines.interface import Completion, Constraint, Engine, EngineError, Hints, TokenBatch
+from turnwire.engines.pool.pool import PoolLimits, Worker, WorkerPool
 from turnwire.engines.scripted.script import Line
 from turnwire.engines.vllm_core.engine import VLLMCoreEngine
 from turnwire.engines.vllm_core.generation import HELD
@@ -582,6 +583,26 @@ async def test_the_failure_of_one_core_is_not_that_of_another(tmp_path: Path) ->
     assert sorted(one.over for one in heard) == [False, True]
     assert await engine.health()
     await engine.close()
+    cores[1].kill()
+
+
+async def test_the_cores_that_are_left_go_on_as_the_worker_of_a_pool(tmp_path: Path) -> None:
+    address = free_address()
+    engine = VLLMCoreEngine(address, TOKENIZER, state=tmp_path / "s")
+    cores = [EngineCore(address, Line(text="word " * 30, burst=1, delay_ms=5), rank=rank, size=2) for rank in range(2)]
+    pool = WorkerPool([Worker(engine, "cores")], TOKENIZER, PoolLimits(recovery=5.0))
+    await asyncio.gather(pool.start(), *(core.start() for core in cores))
+    heard = [Heard(), Heard()]
+    for one in heard:
+        pool.submit(request(), one)
+    await soon(lambda: all(one.batches for one in heard))
+    cores[0].kill()
+    await soon(lambda: all(one.over for one in heard))
+    assert [one.error for one in heard] == [None, None]
+    assert len(cores[1].requests) == 2
+    steps, _completion = await collect(pool, request())
+    assert text_of(steps) == "word " * 30
+    await pool.close()
     cores[1].kill()
 
 

@@ -78,6 +78,7 @@ class Reception:
         self._probes: dict[str, asyncio.Future[int]] = {}
         self._refusal: EngineError | None = None
         self._greeted = False
+        self._complete = False
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._watchdog: asyncio.TimerHandle | None = None
@@ -85,16 +86,22 @@ class Reception:
 
     async def open(self) -> None:
         """Bind, and wait until the cores have loaded their model; EngineError where none comes. The ports stay bound
-        then, too: a core may come later."""
+        then, too: a core may come later. Once all of them have served, those that are left are enough."""
         if not self.wire.is_open:
             self._loop = asyncio.get_running_loop()
             self._recall()
             await self.wire.open()
             self._watch()
-        if not self.cores.complete:
+        if not self._served:
             log.info("waiting for vLLM's engine core to connect to %s", self._address)
         await self._wait(self._patience.greeting, lambda: self._greeted)
-        await self._wait(self._patience.loading, lambda: self.cores.complete)
+        await self._wait(self._patience.loading, lambda: self._served)
+
+    @property
+    def _served(self) -> bool:
+        """Whether all cores serve, or some where all did once."""
+        self._complete = self._complete or self.cores.complete
+        return self.cores.serving if self._complete else False
 
     async def close(self) -> None:
         """Release the ports; the cores stay loaded and wait for the next frontend."""
