@@ -129,3 +129,20 @@ async def test_a_budget_counts_against_the_largest_answer() -> None:
     first, second = engine.seen
     assert first.sampling.max_tokens == 30
     assert second.sampling.max_tokens == 30 - second.resumed
+
+
+async def test_what_the_second_half_finds_in_the_cache_is_no_more_than_the_prompt() -> None:
+    """The thought that was closed is in the cache, too, and is no part of the client's prompt."""
+
+    class Cached(Resumable):
+        async def _steps(self, request: Any) -> Any:
+            async for step in super()._steps(request):
+                if isinstance(step, Completion):
+                    size = len(request.prompt_ids)
+                    step = msgspec.structs.replace(step, prompt_tokens=size, cached_tokens=size - 1)
+                yield step
+
+    running = turn(Cached([]), tools=(), thinking=Thinking(mode="on", budget=8))
+    outcome = await running.run()
+    assert outcome.usage.prompt == len(running.record.prompt.ids)
+    assert outcome.usage.cached == outcome.usage.prompt

@@ -25,10 +25,13 @@ from turnwire.engines.interface import (
     Step,
     TokenBatch,
 )
+from turnwire.gateway.turns.endings import ClientGone
+from turnwire.gateway.turns.heartbeat import Heartbeat
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.gateway.turns.runtime import ModelRuntime
 from turnwire.gateway.turns.sink import Reader
 from turnwire.gateway.turns.turn import Turn
+from turnwire.gateway.turns.watching import run_watched
 from turnwire.parsers import resolve
 from turnwire.prompts.builder import PromptBuilder
 from turnwire.prompts.templates.template import default_template
@@ -259,3 +262,64 @@ async def test_a_tokenizer_is_used_on_the_loop_and_in_a_thread_before_the_first_
     await runtime.warm()
     assert used[0] == threading.current_thread().name
     assert used[1].startswith("prompt")
+
+
+class Round:
+    """Of an answer with tools: `follows` says that another round comes, which is admitted once `admitted` is set."""
+
+    pending = True
+
+    def __init__(self, engine: Engine) -> None:
+        self.follows = False
+        self.engine = engine
+        self.admitting = asyncio.Event()
+        self.admitted = asyncio.Event()
+
+    async def answer(self, put: Any) -> None:
+        self.follows = not self.admitting.is_set()
+
+    async def close(self) -> bytes:
+        return b""
+
+    async def following(self) -> TurnRecord[Any]:
+        self.follows = False
+        self.admitting.set()
+        await self.admitted.wait()
+        return turn(self.engine).record
+
+
+class Watching:
+    heartbeat = Heartbeat(keepalive_s=10, idle_s=10, stall_s=10)
+
+    def begun(self, turn: Turn) -> None: ...
+
+    def finished(self, turn: TurnRecord[Any]) -> None: ...
+
+
+@pytest.mark.parametrize("reason", ["shutdown", "cancelled", "gone"])
+@pytest.mark.parametrize("moment", ["between", "before"])
+async def test_who_ends_an_answer_between_two_rounds_is_heard(reason: str, moment: str) -> None:
+    """`before`: the engine has finished the round, and its tools have not begun."""
+    engine, later = Engine([Completion("stop", 1, 1)]), Engine([Completion("stop", 1, 1)])
+
+    async def kept(record: TurnRecord[Any]) -> None:
+        if moment == "before":
+            running.expire(reason)
+
+    one = turn(engine)
+    rounds = Round(later)
+    running = Turn(one.record, one.encoder, Pages(), mint=lambda: "c", finished=kept, rounds=rounds)
+    task = asyncio.ensure_future(run_watched(Watching(), running))
+    if moment == "between":
+        await rounds.admitting.wait()
+        running.expire(reason)
+    rounds.admitted.set()
+    if reason == "gone":
+        with pytest.raises(ClientGone):
+            await task
+    else:
+        await task
+        assert running.cut
+        assert running.record.finish == reason
+    assert later.seen == []
+    assert running.record.ended_by == reason

@@ -92,7 +92,7 @@ class Turn:
         self._mint = mint
         self._rounds = rounds
         self._tools: asyncio.Task[None] | None = None
-        self._left: Exception | None = None
+        self._left: str | None = None
         self._log = OutputLog()
         runtime, prompt = record.runtime, record.prompt
         self._witness = Witness(prompt.begun.text if prompt.begun is not None else "")
@@ -392,9 +392,17 @@ class Turn:
         if self.record.ended_by is None and not self._ended.done():
             self.record.ended_by = reason
             self._end(ending(reason))
-        elif self.record.ended_by is None and self._tools is not None and not self._tools.done():
-            self.record.ended_by, self._left = reason, ending(reason)
-            self._tools.cancel()
+        elif self._rounds is not None and self._left is None:
+            # Whatever would still follow this round does not.
+            self._left = reason
+            if self._tools is not None:
+                self._tools.cancel()
+
+    def _go_on(self) -> None:
+        """Go on with the answer behind the engine's end, or raise why not."""
+        if self._left is not None:
+            self.record.ended_by = self._left
+            raise ending(self._left)
 
     # ------------------------------------------------------------------------------------------------- the end
 
@@ -458,21 +466,22 @@ class Turn:
         if spans:
             tokenizer = self.record.runtime.tokenizer
             thoughts = thought_tokens(spans, output.lengths, output.sizes, output.ids, tokenizer)
+        prompt = completion.prompt_tokens - self._prefilled
         return Usage(
-            completion.prompt_tokens - self._prefilled,
-            completion.cached_tokens,
+            prompt,
+            min(completion.cached_tokens, prompt),
             completion.output_tokens + self._prefilled,
             thoughts or completion.reasoning_tokens,
         )
 
     async def _run_tools(self, rounds: Rounds) -> None:
         """Answer the calls that are the gateway's to run; without another round the answer ends here."""
+        self._go_on()
         self._tools = asyncio.create_task(rounds.answer(self._put))
         try:
             await self._tools
         except asyncio.CancelledError:
-            if self._left is not None:
-                raise self._left from None
+            self._go_on()
             raise
         finally:
             self._tools.cancel()
@@ -486,7 +495,9 @@ class Turn:
         if rounds is None or not rounds.follows:
             return None
         try:
+            self._go_on()
             record = await rounds.following()
+            self._go_on()
         except TurnFailure as failure:
             self._fail(failure)
             return None
