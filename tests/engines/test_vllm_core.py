@@ -439,12 +439,21 @@ async def test_a_constraint_that_cannot_be_compiled_is_the_clients_error(tmp_pat
         assert error.kind == "invalid_request"
 
 
-async def test_a_message_that_cannot_be_read_ends_what_runs(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"\x93\x00",
+        b"\x92\x00\x91\x92\xa1\xff\x90",
+        b"\x92\x00\x91\x93\xa1a\x90" + b"\x91" * 90_000 + b"\xc0",
+    ],
+    ids=["cut", "no text", "deep"],
+)
+async def test_a_message_that_cannot_be_read_ends_what_runs(said: bytes, tmp_path: Path) -> None:
     async with running(tmp_path, Line(text="one", finish="hang", after=1)) as (engine, core):
         heard = Heard()
         engine.submit(request(), heard)
         await soon(lambda: bool(heard.batches))
-        await core._output.send(b"\x93\x00")
+        await core._output.send(said)
         await soon(lambda: heard.over)
         assert heard.error is not None
         assert "cannot be read" in heard.error.message

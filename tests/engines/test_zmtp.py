@@ -189,6 +189,23 @@ async def test_a_large_read_comes_in_portions_with_other_work_between() -> None:
     assert len(heard.messages) < 3000, "nothing comes from a connection that is gone"
 
 
+async def test_what_a_large_read_brings_is_not_passed_over_where_it_cannot_be_taken() -> None:
+    """What follows would be taken for the whole."""
+
+    class Failing(Heard):
+        def _received(self, peer: Peer, messages: list[list[bytes]]) -> None:
+            super()._received(peer, messages)
+            if len(self.calls) == 2:
+                raise RuntimeError("a defect")
+
+    heard = Failing()
+    wire = heard.wire()
+    feed(wire, greeting() + ready())
+    feed(wire, short(0, b"a" * 100) * 3000)
+    await until(lambda: heard.left)
+    assert len(heard.calls) == 2
+
+
 @pytest.mark.parametrize(
     ("said", "word"),
     [

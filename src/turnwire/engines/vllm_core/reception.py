@@ -20,7 +20,7 @@ import msgspec
 from turnwire.engines.interface import EngineError
 from turnwire.engines.vllm_core.attachment import Attachment, recall, remember
 from turnwire.engines.vllm_core.cores import Core, Cores
-from turnwire.engines.vllm_core.layouts import ADD, DEAD, UTILITY, Layout, Output, Outputs, Ready, layout_of
+from turnwire.engines.vllm_core.layouts import ADD, DEAD, UNREADABLE, UTILITY, Layout, Output, Outputs, Ready, layout_of
 from turnwire.engines.vllm_core.logprobs import columns
 from turnwire.engines.vllm_core.requests import probe_of
 from turnwire.engines.vllm_core.wire import CoreWire
@@ -129,7 +129,7 @@ class Reception:
                 continue
             try:
                 step = decode(frames[0])
-            except msgspec.DecodeError as error:
+            except UNREADABLE as error:
                 steps = self._handed(steps)
                 self._unreadable(link, error)
                 continue

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from turnwire.engines.interface import EngineError
-from turnwire.engines.vllm_core.layouts import ABORT, Hello, Ready
+from turnwire.engines.vllm_core.layouts import ABORT, UNREADABLE, Hello, Ready
 from turnwire.engines.vllm_core.zmtp import WAITING, Listener, Peer, Piece
 
 __all__ = ["CoreWire", "Owner"]
@@ -141,7 +141,7 @@ class CoreWire:
         for message in messages:
             try:
                 told = _READY.decode(message[-1])
-            except msgspec.DecodeError as error:
+            except UNREADABLE as error:
                 self._owner.refused(
                     EngineError("invalid_request", f"an engine core's start message cannot be read: {error}")
                 )
@@ -154,7 +154,7 @@ class CoreWire:
         for message in messages:
             try:
                 told = _HELLO.decode(message[-1])
-            except msgspec.DecodeError:
+            except UNREADABLE:
                 log.warning("a message on %s that is not an engine core's was passed over", self._places[0])
                 continue
             if told.parallel_config_hash:

@@ -273,7 +273,12 @@ class Peer(asyncio.Protocol):
     def _go_on(self, data: bytes) -> None:
         if not self._transport.is_closing():
             self._transport.resume_reading()
-            self.data_received(data)
+            try:
+                self.data_received(data)
+            except Exception:
+                # As the event loop does where it made the call itself: what was not taken is lost.
+                log.exception("a defect in whoever receives messages")
+                self.drop()
 
     def _read(self, data: bytes, messages: list[list[bytes]]) -> None:
         """Take the frames apart; those of a message that is complete go to `messages`."""
