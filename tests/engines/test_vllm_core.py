@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import zmq.asyncio
 from turnwire.engines.interface import Completion, Constraint, Engine, EngineError, Hints, TokenBatch
 from turnwire.engines.pool.pool import PoolLimits, Worker, WorkerPool
 from turnwire.engines.scripted.script import Line
+from turnwire.engines.vllm_core.attachment import Attachment, recall, remember
 from turnwire.engines.vllm_core.engine import VLLMCoreEngine
 from turnwire.engines.vllm_core.generation import HELD
 from turnwire.engines.vllm_core.reception import Patience
@@ -327,10 +327,9 @@ async def test_a_frontend_started_again_goes_on_with_the_core(tmp_path: Path) ->
 
 
 async def test_what_cores_reported_is_kept_by_a_frontend_that_closes_at_once(tmp_path: Path) -> None:
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-    busy = asyncio.get_running_loop().run_in_executor(None, time.sleep, 0.5)
     address, state = free_address(), tmp_path / "state.json"
     first = VLLMCoreEngine(address, TOKENIZER, state=state)
+    busy = first._reception._writer.submit(time.sleep, 0.5)
     core = EngineCore(address, Line(text="here"))
     await asyncio.gather(first.start(), core.start())
     assert not busy.done()
@@ -341,6 +340,34 @@ async def test_what_cores_reported_is_kept_by_a_frontend_that_closes_at_once(tmp
     assert text_of(steps) == "here"
     await second.close()
     core.kill()
+
+
+async def test_the_last_of_several_cores_is_kept_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was known before it is never written over what is known now."""
+    begun: list[int] = []
+    written: list[int] = []
+
+    def slow(file: Path, attachment: Attachment) -> None:
+        begun.append(len(attachment.cores))
+        time.sleep(0.3 if len(begun) == 1 else 0)
+        remember(file, attachment)
+        written.append(len(attachment.cores))
+
+    monkeypatch.setattr("turnwire.engines.vllm_core.reception.remember", slow)
+    address, state = free_address(), tmp_path / "state.json"
+    engine = VLLMCoreEngine(address, TOKENIZER, state=state)
+    cores = [EngineCore(address, Line(text="one"), rank=rank, size=2) for rank in range(2)]
+    starting = asyncio.ensure_future(engine.start())
+    for core in cores:
+        await core.start()
+    await starting
+    await soon(lambda: len(written) == 2)
+    kept = recall(state)
+    assert kept is not None
+    assert sorted(kept.cores) == [0, 1]
+    await engine.close()
+    for core in cores:
+        core.kill()
 
 
 async def test_a_damaged_memory_of_cores_is_no_error(tmp_path: Path) -> None:

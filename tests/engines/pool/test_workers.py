@@ -586,3 +586,40 @@ async def test_a_worker_that_was_removed_is_not_probed_any_more() -> None:
     await engines.remove("a", patience=0.01)
     assert await running == bytes(SAID)
     assert engines._checks == {}
+
+
+async def test_a_worker_whose_answers_surprise_its_adapter_is_probed_on() -> None:
+    class Surprising(StagedEngine):
+        surprises = 2
+
+        async def start(self) -> EngineInfo:
+            if self.starts and self.surprises:
+                self.surprises -= 1
+                raise ValueError("what is this?")
+            return await super().start()
+
+    engine = Surprising()
+    engines = pool(engine)
+    await engines.start()
+    engine.error = EngineError("unreachable", "gone")
+    running = asyncio.ensure_future(answer(engines))
+    await until(lambda: states(engines) == ["down"])
+    engine.error = None
+    assert await running == bytes(SAID)
+    assert engine.surprises == 0
+
+
+async def test_a_worker_may_be_removed_twice() -> None:
+    first, second = StagedEngine(), StagedEngine()
+    first.frozen = True
+    engines = pool(first, second)
+    running = asyncio.ensure_future(answer(engines))
+    await until(lambda: engines.active == 1)
+    removed = [asyncio.ensure_future(engines.remove("a", patience=10.0)) for _ in range(2)]
+    await asyncio.sleep(0)
+    first.frozen = False
+    first.turns[0].step()
+    assert await running == bytes(SAID)
+    async with asyncio.timeout(5):
+        await asyncio.gather(*removed)
+    assert [worker.name for worker in engines.workers] == ["b"]

@@ -172,9 +172,11 @@ class WorkerPool:
         """Drain a worker and take it out; turns that still run on it after `patience` seconds move on."""
         worker = self.drain(name)
         if worker.active:
-            emptied = self._emptied[worker] = asyncio.Event()
+            emptied = self._emptied.setdefault(worker, asyncio.Event())
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(emptied.wait(), patience)
+        if worker not in self.workers:
+            return
         self.workers.remove(worker)
         self.router.bindings.forget(worker.name)
         task = self._checks.pop(worker, None)

@@ -184,6 +184,10 @@ class Worker:
                     await self.start()
         except (EngineError, TimeoutError):
             return False, False
+        except Exception:
+            # It may be another server by now; whoever asks goes on asking.
+            log.exception("a defect in the adapter of %s", self.name)
+            return False, False
         if thorough and self.engine.capabilities.yields == "tokens":
             return await self._generates(), True
         return True, True

@@ -12,6 +12,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -82,7 +83,9 @@ class Reception:
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._watchdog: asyncio.TimerHandle | None = None
-        self._unkept = False
+        # One at a time and in their order: an older one is never written over a newer one.
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="vllm-core")
+        self._unkept = 0
 
     async def open(self) -> None:
         """Bind, and wait until the cores have loaded their model; EngineError where none comes. The ports stay bound
@@ -278,16 +281,16 @@ class Reception:
 
     async def _keep(self) -> None:
         """Keep what the cores reported for the process after this one."""
-        self._unkept = True
+        self._unkept += 1
         known = [core for core in (*self.cores, *self._away.values()) if core.vocabulary]
         attachment = Attachment(
             {core.rank: core.ready for core in known}, {core.rank: core.vocabulary for core in known}
         )
         try:
-            await asyncio.to_thread(remember, self._state, attachment)
+            await self._loop.run_in_executor(self._writer, remember, self._state, attachment)
         except OSError as error:
             log.warning("%s cannot be written (%s): after a restart, vLLM must be restarted too", self._state, error)
-        self._unkept = False
+        self._unkept -= 1
 
     def _recall(self) -> None:
         """Know the cores that an earlier process at this address was connected to."""
