@@ -91,6 +91,15 @@ async def test_each_prompt_gets_n_answers_and_counts_once(serve: Serve, stream: 
     assert usage["prompt_tokens"] == len(tokenizer.encode("the first")) + len(tokenizer.encode("the second"))
 
 
+async def test_one_answer_that_fails_behind_the_others_fails_the_document(serve: Serve) -> None:
+    """Nothing of a document is sent before all of it is there: the failure is still a status."""
+    failing = {"text": "B.", "match": "second", "finish": "error", "after": 0, "first_delay_ms": 100}
+    client = await serve({"text": "x", "match": "never"}, {"text": "A.", "match": "first"}, failing)
+    status, answer = await client.post("/v1/completions", request(prompt=["the first", "the second"]))
+    assert status == 502
+    assert "an error" in answer["error"]["message"]
+
+
 async def test_token_ids_are_a_prompt_too(serve: Serve, tmp_path: Path) -> None:
     client = await serve({"text": " a time"}, record=str(tmp_path / "records"))
     ids = client.gateway.runtimes[0].tokenizer.encode("Once upon")

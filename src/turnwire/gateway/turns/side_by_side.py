@@ -30,7 +30,10 @@ async def run_side_by_side(gateway: Reporting, turns: Sequence[Turn]) -> bool:
         if not isinstance(first, TurnFailure) or not opened:
             raise first from None
         if not told:
-            opened[0].sink.write(opened[0].encoder.fail(first))
+            data = opened[0].encoder.fail(first)
+            if not data:
+                return False
+            opened[0].sink.write(data)
     return not any(turn.cut for turn in turns)
 
 

@@ -432,7 +432,8 @@ class Turn:
         self._put(data, last=self._rounds is None)
         if self._rounds is not None and self._rounds.pending:
             await self._run_tools(self._rounds)
-        else:
+        elif self.encoder.streams:
+            # A document of several answers is begun by the last of them, and may still be refused before.
             self._open()
 
     def _closed(self, completion: Completion) -> tuple[list[Event], Finished]:
