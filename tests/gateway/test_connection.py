@@ -12,6 +12,7 @@ import pytest
 import uvicorn
 import uvloop
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.server import ServerState
 
 from turnwire.gateway.door.connection import HttpBounds, bounded_http, bounded_socket
 from turnwire.gateway.door.exchange import DIRECT
@@ -274,6 +275,8 @@ def test_a_client_that_waits_to_be_asked_for_its_body_is_asked_once_it_is_read(r
 
     async def main() -> None:
         async with serving(echo) as (_, talk):
+            # Who speaks HTTP/1.0 cannot be asked.
+            assert bodies(await talk(head.replace(b"1.1", b"1.0"), b"body", pause=0.05)) == [b"POST /  body"]
             answer = await talk(head, b"body", pause=0.05)
             asked, _, rest = answer.partition(b"\r\n\r\n")
             assert asked == b"HTTP/1.1 100 Continue"
@@ -320,6 +323,84 @@ def test_a_request_that_is_refused_unread_leaves_the_connection_usable(run: Run)
         async with serving(careless) as (_, talk):
             answer = await talk(head, b"x" * size, LAST, pause=0.02)
             assert bodies(answer) == [b"no", b"GET /b  "]
+
+    run(main())
+
+
+@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+def test_a_refusal_reaches_a_client_that_is_still_sending_on_a_connection_that_closes(run: Run, version: bytes) -> None:
+    async def refusing(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 401, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"no"})
+
+    async def main() -> None:
+        size = 20_000_000
+        head = b"POST / HTTP/%b\r\nhost: localhost\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % (version, size)
+        async with serving(refusing) as (server, talk):
+            answer = await talk(head, b"x" * size)
+            assert answer.startswith(b"HTTP/1.1 401 ")
+            assert answer.endswith(b"\r\n\r\nno")
+            async with asyncio.timeout(5):
+                while server.server_state.connections:
+                    await asyncio.sleep(0.01)
+
+    run(main())
+
+
+def test_a_head_that_is_far_too_large_is_answered_to_a_client_that_is_still_sending_it(run: Run) -> None:
+    async def main() -> None:
+        async with serving(echo) as (_, talk):
+            answer = await talk(b"GET / HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * 20_000_000 + b"\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 431 ")
+
+    run(main())
+
+
+def test_who_sends_on_and_on_behind_an_answer_is_cut_off(run: Run) -> None:
+    async def refusing(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 401, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    async def main() -> None:
+        async with serving(refusing, request_s=0.3) as (server, _):
+            for ends in (False, True):
+                reader, writer = await asyncio.open_connection(*server.servers[0].sockets[0].getsockname())
+                writer.write(CHUNKED)
+                assert (await reader.readline()).startswith(b"HTTP/1.1 401 ")
+                server.should_exit = ends
+                async with asyncio.timeout(10):
+                    while server.server_state.connections:
+                        writer.write(b"1\r\na\r\n")
+                        await asyncio.sleep(0.01)
+                writer.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize(("sizes", "aborted"), [((3, 2, 1, 0), False), ((3, 2, 2), True)])
+def test_who_reads_slowly_gets_all_of_an_answer_before_its_connection_is_closed(
+    run: Run, sizes: tuple[int, ...], aborted: bool
+) -> None:
+    left, heard = list(sizes), list[str]()
+
+    class Slow(asyncio.Transport):
+        def get_write_buffer_size(self) -> int:
+            return left.pop(0)
+
+        def close(self) -> None:
+            heard.append("close")
+
+        def abort(self) -> None:
+            heard.append("abort")
+
+    async def main() -> None:
+        bounds = HttpBounds(head_bytes=4096, headers=50, request_s=30.0, linger_s=0.0)
+        connection: Any = bounded_http(bounds)(uvicorn.Config(echo), ServerState(), {})  # type: ignore[call-arg]
+        connection.connection_made(Slow())
+        connection.close()
+        while left:
+            await asyncio.sleep(0)
+        assert heard == ["close", "abort"][: 1 + aborted]
 
     run(main())
 
@@ -575,6 +656,50 @@ def test_a_connection_becomes_a_websocket_also_after_other_requests(run: Run) ->
     run(main())
 
 
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        (UPGRADE.replace(b"GET", b"POST"), b"405"),
+        (UPGRADE[:-2] + b"content-length: 5\r\n\r\nhello", b"400"),
+        (UPGRADE[:-2] + b"cookie: " + b"x" * 9000 + b"\r\n\r\n", b"431"),
+        (UPGRADE[:-2] + b"x: y\r\n" * 130 + b"\r\n", b"431"),
+        (UPGRADE + b"nonsense", b"400"),
+    ],
+    ids=["post", "body", "line", "lines", "frame"],
+)
+def test_what_cannot_become_a_websocket_is_refused(run: Run, said: bytes, status: bytes) -> None:
+    async def main() -> None:
+        async with serving(sockets, head_bytes=20_000, headers=200) as (server, talk):
+            assert (await talk(said)).startswith(b"HTTP/1.1 " + status)
+            async with asyncio.timeout(5):
+                while server.server_state.connections:
+                    await asyncio.sleep(0.01)
+
+    run(main())
+
+
+def test_what_is_no_frame_ends_a_websocket_that_is_not_accepted_yet(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        told = asyncio.Event()
+
+        async def undecided(scope: Scope, receive: Receive, send: Send) -> None:
+            await receive()
+            told.set()
+            assert (await receive())["type"] == "websocket.disconnect"
+
+        async with serving(undecided) as (server, _):
+            reader, writer = await asyncio.open_connection(*server.servers[0].sockets[0].getsockname())
+            writer.write(UPGRADE)
+            await told.wait()
+            writer.write(b"nonsense")
+            async with asyncio.timeout(5):
+                assert await reader.read() == b""
+            writer.close()
+        assert not [record for record in caplog.records if record.exc_info]
+
+    run(main())
+
+
 @pytest.mark.parametrize("cut", [0, 20, 150, 160])
 def test_another_upgrade_is_answered_as_if_nobody_had_asked(run: Run, cut: int) -> None:
     async def main() -> None:
@@ -586,6 +711,7 @@ def test_another_upgrade_is_answered_as_if_nobody_had_asked(run: Run, cut: int) 
             said = get + post + LAST
             answer = await talk(said[:cut], said[cut:], pause=0.05)
             assert bodies(answer) == [b"GET /a  ", b"POST /c  hello", b"GET /b  "]
+            assert b"connection: close" in await talk(get.replace(b"1.1", b"1.0"))
 
     run(main())
 

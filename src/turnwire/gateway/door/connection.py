@@ -1,9 +1,10 @@
 """A client's connection: HTTP/1.1 as uvicorn's server speaks it here, and the bounds on what comes over it.
 
 Promise: a head over its limits is answered 431, a request that does not arrive whole in time 408, and what is no HTTP
-400, all before the application sees them; a connection that is being closed is gone within a bound, whether its peer
-reads or not. Requests that are sent ahead are answered in their order. Of uvicorn's settings it knows those that the
-gateway makes. This leans on parts of uvicorn that are not its public interface, so its version is pinned.
+400, all before the application sees them. An answer reaches a client that is still sending, or that reads slowly; a
+connection that is being closed is gone once its peer takes nothing more for a while. Requests that are sent ahead are
+answered in their order. Of uvicorn's settings it knows those that the gateway makes. This leans on parts of uvicorn
+that are not its public interface, so its version is pinned.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from starlette.types import Scope
 from uvicorn.config import Config
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
+from websockets.exceptions import HeaderLineTooLong, RequestLineTooLong, TooManyHeaders
 
 from turnwire.gateway.door.exchange import DIRECT, Exchange, status_line
 
@@ -35,12 +37,13 @@ _ASGI = {"version": "3.0", "spec_version": "2.3"}
 
 class HttpBounds(msgspec.Struct, frozen=True, kw_only=True):
     """`head_bytes` counts the request line and all headers, `headers` their number; `request_s` is the time from a
-    request's first byte (or from connecting) to its last; `linger_s` the time to take what was still to be sent."""
+    request's first byte (or from connecting) to its last; `linger_s` the time in which a peer has to take something of
+    what was still to be sent."""
 
     head_bytes: int
     headers: int
     request_s: float
-    linger_s: float = 5.0
+    linger_s: float = 30.0
 
 
 class _OverBounds(Exception):
@@ -78,6 +81,8 @@ class _BoundedHttp(asyncio.Protocol):
         self._received = 0
         # A request that has begun and is not here to its end; its exchange, once its head is complete.
         self._arriving = False
+        # All is said, but the client is still sending: what it sends is thrown away.
+        self._leaving = False
         self._incoming: Exchange | None = None
         self._answering: Exchange | None = None
         self._ahead: list[tuple[Exchange, Scope]] = []
@@ -121,21 +126,34 @@ class _BoundedHttp(asyncio.Protocol):
     def close(self) -> None:
         """Close, once what was written is sent."""
         self.transport.close()
-        if self.transport.get_write_buffer_size():
-            # Closing waits for the peer to read; one that never does would keep its connection for ever.
-            self.loop.call_later(self.bounds.linger_s, self.transport.abort)
+        _see_off(self.transport, self.loop, self.bounds.linger_s)
+
+    def _close_politely(self) -> None:
+        """Close, but not in the face of a client that is still sending: the system would throw away, on the client's
+        side, what was written and not yet read."""
+        if not self._arriving:
+            self.close()
+            return
+        self._leaving = True
+        self.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
 
     def refuse(self, status: int, message: str) -> None:
         """Answer in place of the application, and close. An answer that has begun is cut."""
         if self.transport.is_closing():
             return
-        if self._answering is not None and self._answering.begun:
-            self.transport.abort()
-            return
+        answering, self._answering = self._answering, None
+        self._ahead.clear()
+        if answering is not None:
+            answering.leave()
+            if answering.begun:
+                self.transport.abort()
+                return
         body = msgspec.json.encode({"error": {"message": message, "type": "invalid_request_error", "code": None}})
         head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
         self.transport.write(status_line(status) + head + body)
-        self.close()
+        self._close_politely()
 
     # -------------------------------------------------------------------------------------------------- the flow
 
@@ -177,6 +195,8 @@ class _BoundedHttp(asyncio.Protocol):
     # --------------------------------------------------------------------------------------------------- reading
 
     def data_received(self, data: bytes) -> None:
+        if self._leaving:
+            return
         self._received += len(data)
         try:
             self._parser.feed_data(data)
@@ -227,7 +247,7 @@ class _BoundedHttp(asyncio.Protocol):
             method=method,
             version=version,
             lasts=version == "1.1" and parser.should_keep_alive(),
-            awaits_continue=self._awaits_continue,
+            awaits_continue=self._awaits_continue and version == "1.1",
         )
         scope = self._scope(method, version)
         scope["extensions"] = {DIRECT: exchange}
@@ -286,7 +306,7 @@ class _BoundedHttp(asyncio.Protocol):
         if self.transport.is_closing():
             return
         if not exchange.lasts:
-            self.close()
+            self._close_politely()
             return
         self.resume_reading()
         if self._ahead:
@@ -310,18 +330,27 @@ class _BoundedHttp(asyncio.Protocol):
         if self._answering is not None:
             self.refuse(400, "A connection is upgraded once all before is answered.")
             return
-        self._stop_clock()
-        self._server.connections.discard(self)
         protocol = socket(config=self._config, server_state=self._server, app_state=self._app_state)
         protocol.connection_made(self.transport)
         protocol.data_received(self._head(self._headers) + rest)
+        if not protocol.handshake_initiated:
+            # It has bounds of its own, and would wait for ever.
+            self._server.connections.discard(protocol)
+            if isinstance(protocol.conn.handshake_exc, (HeaderLineTooLong, RequestLineTooLong, TooManyHeaders)):
+                self.refuse(431, "The head of a WebSocket's handshake is too large.")
+            else:
+                self.refuse(400, "This is not a valid WebSocket handshake.")
+            return
+        self._stop_clock()
+        self._server.connections.discard(self)
         self.transport.set_protocol(protocol)
         del self._parser
 
     def _head(self, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
         """The head of the request that was read last, with these headers."""
         lines = [b"%b: %b\r\n" % header for header in headers]
-        return b"".join((self._parser.get_method(), b" ", self._url, b" HTTP/1.1\r\n", *lines, b"\r\n"))
+        version = self._parser.get_http_version().encode()
+        return b"".join((self._parser.get_method(), b" ", self._url, b" HTTP/", version, b"\r\n", *lines, b"\r\n"))
 
     # ------------------------------------------------------------------------------------------------- the clock
 
@@ -349,7 +378,8 @@ class _BoundedHttp(asyncio.Protocol):
         elif not self._reads:
             # We have stopped reading: the client waits for us, not we for it.
             self._expect(self.bounds.request_s)
-        elif self._arriving:
+        elif self._arriving and not self._leaving:
+            self._arriving = False
             self.refuse(408, "The request did not arrive in time.")
         else:
             # Nothing was asked, so nothing is answered.
@@ -359,12 +389,27 @@ class _BoundedHttp(asyncio.Protocol):
 class _BoundedSocket(WebSocketsSansIOProtocol):
     bounds: ClassVar[HttpBounds]
 
+    def handle_parser_exception(self) -> None:
+        if self.conn.close_sent is not None:
+            super().handle_parser_exception()
+        elif self.handshake_initiated:
+            # There is no frame to say it in before the handshake is answered.
+            self.transport.close()
+
     async def run_asgi(self) -> None:
         try:
             await super().run_asgi()
         finally:
-            if self.transport.get_write_buffer_size():
-                self.loop.call_later(self.bounds.linger_s, self.transport.abort)
+            _see_off(self.transport, self.loop, self.bounds.linger_s)
+
+
+def _see_off(transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, seconds: float, left: int = -1) -> None:
+    """Closing waits for the peer to read; one that takes nothing for so long would keep its connection for ever."""
+    size = transport.get_write_buffer_size()
+    if size == left:
+        transport.abort()
+    elif size:
+        loop.call_later(seconds, _see_off, transport, loop, seconds, size)
 
 
 def bounded_socket(bounds: HttpBounds) -> type[WebSocketsSansIOProtocol]:
