@@ -33,6 +33,8 @@ STREAMS = {
     "error field": (b'data: {"a":1}\n\nerror: {"code":500}\n\n', [{"a": 1}, {"error": {"code": 500}}], False),
     "no last blank line": (b'data: {"a":1}\n\ndata: {"b":2}\n', [{"a": 1}, {"b": 2}], False),
     "newlines escaped": (b'data: {"a":"\\n\\ndata: x"}\n\n', [{"a": "\n\ndata: x"}], False),
+    "signs of life": (b'data: \n\ndata: {"a":1}\n\ndata: \n\ndata: {"b":2}\n\ndata: \n\n', [{"a": 1}, {"b": 2}], False),
+    "byte order mark": (b'\xef\xbb\xbfdata: {"a":1}\n\ndata: {"b":2}\n\n', [{"a": 1}, {"b": 2}], False),
     "done then nothing": (b"data: [DONE]\n\n", [], True),
     "empty": (b"", [], False),
 }

@@ -7,6 +7,8 @@ anywhere (also between \\r and \\n) is the same event; memory is bounded by the 
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
+
 from turnwire.engines.interface import EngineError
 
 __all__ = ["EventReader"]
@@ -59,7 +61,8 @@ class EventReader:
             data = data[:-12].rstrip(b"\n")
         if data.startswith(b"data: "):
             array = data[6:].replace(b"\n\ndata: ", b",")
-            if b"\n" not in array:
+            # An event without a payload, as some servers send for a sign of life, is no value of an array.
+            if b"\n" not in array and b"data: \n" not in events:
                 return b"[" + array + b"]"
         return self._slowly(data)
 
@@ -76,9 +79,9 @@ class EventReader:
         return whole
 
     def _slowly(self, data: bytes) -> bytes | None:
-        """Events with comments, names, several data lines or other spacing."""
+        """Events with comments, names, several data lines, a byte order mark or other spacing."""
         payloads = []
-        for event in data.split(b"\n\n"):
+        for event in data.removeprefix(BOM_UTF8).split(b"\n\n"):
             lines = []
             for line in event.split(b"\n"):
                 name, _, value = line.partition(b":")
