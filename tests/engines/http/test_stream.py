@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from turnwire.engines.bridge import pull
+from turnwire.engines.http.connections import Address, Connection, Connections
 from turnwire.engines.interface import (
     Completion,
     EngineError,
@@ -372,6 +373,29 @@ async def test_the_events_of_one_read_are_one_call() -> None:
     batches = [step for step in receiver.heard if isinstance(step, TokenBatch)]
     assert len(batches) <= 2
     assert receiver.text == "one" * 50
+
+
+async def test_the_end_of_a_connection_is_told_behind_all_that_was_read() -> None:
+    heard: list[str] = []
+
+    class Waiting:
+        def received(self, data: bytes) -> None:
+            heard.append(f"{len(data)} bytes")
+
+        def ended(self) -> None:
+            heard.append("end")
+
+    class Transport(asyncio.Transport):
+        def pause_reading(self) -> None:
+            """TLS tells of the end all the same."""
+
+    connections = Connections(Address("https://127.0.0.1:1"))
+    connection = Connection(connections)
+    connection.connection_made(Transport())
+    connection.exchange = Waiting()  # type: ignore[assignment]
+    connection.data_received(b"x" * 100_000)
+    connection.eof_received()
+    assert heard == ["65536 bytes", "34464 bytes", "end"]
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificate with the openssl command")

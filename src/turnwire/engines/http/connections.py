@@ -138,17 +138,23 @@ class Connection(asyncio.Protocol):
             self.transport.resume_reading()
 
     def eof_received(self) -> None:
+        # TLS tells of the end also while it is not read from.
+        self._hand_on_rest()
         if self.exchange is not None:
             self.exchange.ended()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._owner.forget(self)
-        rest, self._rest = self._rest, b""
-        if rest and self.exchange is not None:
-            self.exchange.received(bytes(rest))
+        self._hand_on_rest()
         exchange, self.exchange = self.exchange, None
         if exchange is not None:
             exchange.lost(error)
+
+    def _hand_on_rest(self) -> None:
+        """Nothing follows what was read and not handed on."""
+        rest, self._rest = self._rest, b""
+        if rest and self.exchange is not None:
+            self.exchange.received(bytes(rest))
 
     def drop(self) -> None:
         """Close at once, whatever is under way; its exchange gets nothing more."""
