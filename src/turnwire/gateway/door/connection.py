@@ -405,6 +405,9 @@ class _BoundedSocket(WebSocketsSansIOProtocol):
 
 def _see_off(transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, seconds: float, left: int = -1) -> None:
     """Closing waits for the peer to read; one that takes nothing for so long would keep its connection for ever."""
+    if transport.get_extra_info("sslcontext") is not None:
+        # It has a bound of its own, and counts only what is not encrypted yet.
+        return
     size = transport.get_write_buffer_size()
     if size == left:
         transport.abort()
