@@ -356,6 +356,38 @@ def test_a_head_that_is_far_too_large_is_answered_to_a_client_that_is_still_send
     run(main())
 
 
+def test_a_client_that_left_while_it_was_refused_is_let_go(run: Run) -> None:
+    heard: list[str] = []
+
+    class Broken(asyncio.Transport):
+        def is_closing(self) -> bool:
+            return "close" in heard
+
+        def write(self, data: bytes | bytearray | memoryview) -> None:
+            heard.append(bytes(data[:12]).decode())
+
+        def can_write_eof(self) -> bool:
+            return True
+
+        def write_eof(self) -> None:
+            raise OSError(107, "Transport endpoint is not connected")
+
+        def close(self) -> None:
+            heard.append("close")
+
+        def get_write_buffer_size(self) -> int:
+            return 0
+
+    async def main() -> None:
+        bounds = HttpBounds(head_bytes=4096, headers=50, request_s=30.0)
+        connection: Any = bounded_http(bounds)(uvicorn.Config(echo), ServerState(), {})  # type: ignore[call-arg]
+        connection.connection_made(Broken())
+        connection.data_received(b"GET / HTTP/1.1\r\n no header")
+        assert heard == ["HTTP/1.1 400", "close"]
+
+    run(main())
+
+
 def test_who_sends_on_and_on_behind_an_answer_is_cut_off(run: Run) -> None:
     async def refusing(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 401, "headers": [(b"content-length", b"0")]})

@@ -137,7 +137,11 @@ class _BoundedHttp(asyncio.Protocol):
         self._leaving = True
         self.resume_reading()
         if self.transport.can_write_eof():
-            self.transport.write_eof()
+            try:
+                self.transport.write_eof()
+            except OSError:
+                # The client is gone, which nobody has told us yet.
+                self.close()
 
     def refuse(self, status: int, message: str) -> None:
         """Answer in place of the application, and close. An answer that has begun is cut."""
