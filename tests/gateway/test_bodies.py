@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 import zlib
 
 import brotli
@@ -62,6 +63,24 @@ def test_a_cut_body_is_named_as_damaged(name: str, keep: float) -> None:
 @pytest.mark.parametrize("name", ["zstd", "gzip"])
 def test_several_frames_are_one_body(name: str) -> None:
     assert expand(PACKED[name] * 3, name, 10_000_000) == PLAIN * 3
+
+
+@pytest.mark.parametrize("name", ["zstd", "gzip", "deflate"])
+def test_so_many_frames_are_one_body(name: str) -> None:
+    # What is empty takes time all the same.
+    empty = {"zstd": zstandard.compress(b""), "gzip": gzip.compress(b""), "deflate": zlib.compress(b"")}[name]
+    assert expand(empty * 999 + PACKED[name], name, len(PLAIN)) == PLAIN
+    with pytest.raises(TurnFailure) as caught:
+        expand(empty * 1_000 + PACKED[name], name, len(PLAIN))
+    assert caught.value.kind == "invalid_request"
+
+
+@pytest.mark.parametrize("name", ["zstd", "gzip", "deflate"])
+def test_what_does_not_get_smaller_comes_back_whole_too(name: str) -> None:
+    noise = random.Random(name).randbytes(300_000)
+    packed = {"zstd": zstd_stream, "gzip": gzip.compress, "deflate": zlib.compress}[name](noise)
+    assert expand(packed, name, len(noise)) == noise
+    assert expand(packed + PACKED[name] + packed, name, 10_000_000) == noise + PLAIN + noise
 
 
 def test_layers_are_undone_last_first() -> None:

@@ -1,7 +1,8 @@
 """Compressed request bodies, expanded within a bound.
 
 Promise: bytes in, bytes out. Expansion stops at the limit, whatever the body claims about its own size, so a small body
-cannot become a large one in memory; a damaged or unknown encoding is a failure that says what to send instead.
+cannot become a large one in memory, and takes time in proportion to what goes in and comes out; a damaged or unknown
+encoding is a failure that says what to send instead.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ _MAX_LAYERS = 4
 # The largest window a zstd frame may ask for; it is allocated before the first byte comes out.
 _ZSTD_WINDOW = 128 * 1024 * 1024
 _ZSTD_SLICE = 512
+# What follows the end of one member is copied with it.
+_ZLIB_SLICE = 4096
+_MAX_MEMBERS = 1_000
+"""Bodies in one that a compressed one may have; each takes some ten microseconds, and may hold nothing."""
 
 
 def expand(body: bytes, encoding: str, limit: int) -> bytes:
@@ -61,7 +66,7 @@ def _zstd(body: bytes) -> Iterator[bytes]:
     # incremental object says whether the frame was whole. Small slices bound what one call can expand to.
     view = memoryview(body)
     at = 0
-    while True:
+    for _ in range(_MAX_MEMBERS):
         unpacker = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).decompressobj()
         while not unpacker.eof:
             if at >= len(view):
@@ -72,22 +77,30 @@ def _zstd(body: bytes) -> Iterator[bytes]:
         at -= len(unpacker.unused_data)
         if at >= len(view):
             return
+    raise EOFError
 
 
 def _zlib(window: int) -> Callable[[bytes], Iterator[bytes]]:
     def read(body: bytes) -> Iterator[bytes]:
-        while True:
+        view = memoryview(body)
+        at = 0
+        for _ in range(_MAX_MEMBERS):
             unpacker = zlib.decompressobj(window)
-            pending = body
+            pending: bytes | memoryview = b""
             while not unpacker.eof:
+                if not pending:
+                    pending = view[at : at + _ZLIB_SLICE]
+                    at += len(pending)
+                whole = at >= len(view)
                 piece = unpacker.decompress(pending, _CHUNK)
                 pending = unpacker.unconsumed_tail
-                if not piece and not pending and not unpacker.eof:
+                if whole and not piece and not pending and not unpacker.eof:
                     raise EOFError
                 yield piece
-            body = unpacker.unused_data
-            if not body:
+            at -= len(unpacker.unused_data)
+            if at >= len(view):
                 return
+        raise EOFError
 
     return read
 
