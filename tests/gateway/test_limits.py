@@ -16,6 +16,7 @@ import uvicorn
 
 from turnwire.gateway.door.connection import HttpBounds, bounded_http, bounded_socket
 from turnwire.gateway.door.limits import request_limits
+from turnwire.gateway.server import server_config
 from turnwire.gateway.settings import Settings
 from turnwire.protocols.wire import TurnFailure
 from turnwire.turns import Conversation, ImageBlock, Message
@@ -224,6 +225,12 @@ async def test_what_is_not_clean_http_is_refused(serve: Serve, head: bytes) -> N
     answer = await raw(client, head)
     assert answer.startswith(b"HTTP/1.1 400")
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["message"]
+
+
+async def test_a_client_or_a_proxy_closes_an_idle_connection_before_we_do(serve: Serve) -> None:
+    # httpx keeps one for 5 s, nginx and AWS's load balancer for 60.
+    client = await serve({"text": "Hi."})
+    assert server_config(client.gateway).timeout_keep_alive > 60
 
 
 def test_references_are_refused_only_where_something_would_fetch_them() -> None:

@@ -45,6 +45,11 @@ _YOUNG = 5_000
 to look at twice as many takes longer than the event loop may be held."""
 
 
+_KEPT_S = 75
+"""How long a client's idle connection is kept: longer than clients and proxies keep theirs (httpx 5 s, nginx and AWS's
+load balancer 60 s). Who sends a request just when we close gets a reset, and a POST is not sent again by itself."""
+
+
 class StartInterrupted(Exception):
     """A signal came before the gateway answered."""
 
@@ -179,6 +184,7 @@ def server_config(gateway: Gateway) -> uvicorn.Config:
         server_header=False,
         date_header=False,
         proxy_headers=False,
+        timeout_keep_alive=_KEPT_S,
         timeout_graceful_shutdown=5,
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=settings.tls_key,
