@@ -73,12 +73,14 @@ def write_gguf(path: Path, window: int = 512) -> Path:
 
 @dataclass
 class Script:
-    """What the next generations do. `pause` is slept before each token; `die_after` tokens the stream breaks."""
+    """What the next generations do. `pause` is slept before each token; `die_after` tokens the stream breaks, and behind
+    `wait_after` it says nothing more until the client leaves."""
 
     tokens: list[int] = field(default_factory=list)
     pause: float = 0.0
     error_after: int | None = None
     die_after: int | None = None
+    wait_after: int | None = None
     cached: int = 0
     bodies: list[dict[str, Any]] = field(default_factory=list)
     running: int = 0
@@ -165,6 +167,10 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             if count == script.error_after:
                 self._event({"code": 500, "message": "the slot broke", "type": "server_error"}, b"error")
+                return
+            if count == script.wait_after:
+                self.connection.settimeout(30)
+                self.connection.recv(1)
                 return
             time.sleep(script.pause)
             count += 1

@@ -344,7 +344,7 @@ def test_fragments_of_a_byte_fallback_vocabulary() -> None:
 
 
 async def test_a_model_that_goes_round_in_circles_is_ended(engine: EmbeddedEngine, script: fake.Script) -> None:
-    script.tokens = ids_of("ab" * 5000)
+    script.tokens, script.wait_after = ids_of("ab" * 5000), 389
     steps = [step async for step in pull(engine, request(max_tokens=390))]
     end = steps[-1]
     assert isinstance(end, Completion)
