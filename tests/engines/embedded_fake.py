@@ -73,8 +73,8 @@ def write_gguf(path: Path, window: int = 512) -> Path:
 
 @dataclass
 class Script:
-    """What the next generations do. `pause` is slept before each token; `die_after` tokens the stream breaks, and behind
-    `wait_after` it says nothing more until the client leaves."""
+    """What the next generations do. `pause` is slept before each token; `die_after` tokens the stream breaks, and
+    behind `wait_after` it says nothing more until the client leaves."""
 
     tokens: list[int] = field(default_factory=list)
     pause: float = 0.0

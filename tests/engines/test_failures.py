@@ -61,3 +61,18 @@ def test_a_refused_key_says_what_to_set() -> None:
 @pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), ("0.5", 0.5), ("Tue, 1 Jan", None), (None, None)])
 def test_retry_after(header: str | None, seconds: float | None) -> None:
     assert refusal("vLLM", 429, b"{}", header).retry_after == seconds
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b'{"error":"caf\xe9"}', '{"error":"caf\ufffd"}'),
+        (b'{"detail":' + b"[" * 1500 + b"]" * 1500 + b"}", '{"detail":['),
+        (b"<html>", "<html>"),
+    ],
+    ids=["not UTF-8", "too deep", "not JSON"],
+)
+def test_a_body_that_cannot_be_read_is_told_as_it_came(body: bytes, told: str) -> None:
+    error = refusal("vLLM", 500, body)
+    assert error.kind == "internal"
+    assert error.message.startswith(f"vLLM: {told}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ from turnwire.engines.scripted.script import Line
 from turnwire.engines.vllm_core.attachment import Attachment, recall, remember
 from turnwire.engines.vllm_core.engine import VLLMCoreEngine
 from turnwire.engines.vllm_core.generation import HELD
+from turnwire.engines.vllm_core.logprobs import columns
 from turnwire.engines.vllm_core.reception import Patience
 
 from .conformance import CHECKS, Subject, Watch, collect, fails, ids_of, request, soon, text_of
@@ -793,3 +795,67 @@ async def test_nothing_is_asked_of_a_core_whose_outputs_may_be_lost(tmp_path: Pa
         assert second.error.kind == "unreachable"
         await _healthy(engine)
         assert len(core.requests) == 1
+
+
+async def test_what_a_core_reports_may_be_nothing_that_a_file_holds(tmp_path: Path) -> None:
+    address = free_address()
+    engine = VLLMCoreEngine(address, TOKENIZER, state=tmp_path / "state" / "core.json")
+    core = EngineCore(address, Line(text="here"))
+    core.ready["kv_events_config"] = {"x": msgspec.msgpack.Ext(5, b"1")}
+    await asyncio.gather(engine.start(), core.start())
+    steps, _completion = await collect(engine, request())
+    assert text_of(steps) == "here"
+    await engine.close()
+    again = VLLMCoreEngine(address, TOKENIZER, state=tmp_path / "other.json")
+    starting = asyncio.ensure_future(again.start())
+    await soon(lambda: again._wire.is_open)
+    starting.cancel()
+    await again.close()
+    assert os.listdir(tmp_path) == []
+    core.kill()
+
+
+def test_what_cannot_be_kept_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "core.json").mkdir()
+    with pytest.raises(OSError):
+        remember(tmp_path / "core.json", Attachment({}, {}))
+    assert [found.name for found in tmp_path.iterdir()] == ["core.json"]
+
+
+async def test_aborts_for_what_nobody_asked_are_bounded_too(tmp_path: Path) -> None:
+    """A core that does not read them, and goes on writing, has no more of them waiting for it."""
+    async with running(tmp_path, Line(text="one", finish="hang", after=1)) as (engine, core):
+        told: list[bytes] = []
+        engine._wire._engines[0]._transport = Sink(told)
+        link = engine._cores.get(0).outputs
+        assert link is not None
+        foreign = msgspec.msgpack.encode([0, [["another's", [97]]], None, 0.0, None])
+        for full, sent in ((True, 0), (False, 1), (False, 1)):
+            engine._wire._engines[0].full = full
+            engine._reception.messages(link, [[foreign]] * 3)
+            assert len(told) == sent
+        assert core.requests == []
+
+
+class Sink(asyncio.Transport):
+    """Takes what is written."""
+
+    def __init__(self, told: list[bytes]) -> None:
+        super().__init__()
+        self._told = told
+
+    def write(self, data: Any) -> None:
+        self._told.append(bytes(data))
+
+    def is_closing(self) -> bool:
+        return False
+
+    def abort(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize("width", [float("inf"), float("nan"), 0, -5, None])
+def test_a_width_that_is_none_is_the_engines_fault(width: object) -> None:
+    with pytest.raises(EngineError):
+        columns([["<i4", [1, width], b""]])

@@ -16,6 +16,7 @@ import aiohttp
 import msgspec
 
 from turnwire.agent.frames import FrameError, FrameReader
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["Endpoint", "EndpointError"]
 
@@ -170,14 +171,14 @@ async def _refusal(answer: aiohttp.ClientResponse) -> str:
     try:
         error = msgspec.json.decode(text).get("error")
         return str(error["message"] if isinstance(error, dict) else error)
-    except (msgspec.DecodeError, AttributeError, KeyError):
+    except (*UNREADABLE, AttributeError, KeyError):
         return text.strip()[:500] or answer.reason or "no reason given"
 
 
 def _object(data: bytes, base: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise EndpointError(f"{base} did not answer with a JSON object: {error}") from None
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from turnwire.unreadable import UNREADABLE
+
 __all__ = ["FrameError", "FrameReader"]
 
 _LIMIT = 16 * 1024 * 1024
@@ -61,5 +63,5 @@ class FrameReader:
 def _value(payload: bytes) -> Any:
     try:
         return _decode(payload)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise FrameError(f"the server sent an event that is not JSON: {error}") from None

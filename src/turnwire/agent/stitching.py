@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from turnwire.agent.events import ReasoningDelta, TextDelta, Tokens
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["Call", "StitchError", "Stitcher"]
 
@@ -188,5 +189,5 @@ def _is_whole(arguments: str) -> bool:
     """Whether the text is one JSON object; nothing that follows could still be part of it."""
     try:
         return isinstance(msgspec.json.decode(arguments), dict)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return False

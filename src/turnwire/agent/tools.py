@@ -17,6 +17,7 @@ import msgspec
 
 from turnwire.agent.schemas import ToolDefinitionError, arguments_type, described, described_parameters, inlined
 from turnwire.agent.threads import in_thread
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["Tool", "ToolDefinitionError", "ToolResult", "tool_cancelled"]
 
@@ -109,7 +110,7 @@ class Tool:
         """The arguments in the types that the function wants; what was not sent is left to its own defaults."""
         try:
             sent = msgspec.json.decode(arguments or "{}")
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise _BadArguments(f"the arguments are not valid JSON ({error}). {self._wanted()}") from None
         if not isinstance(sent, dict):
             raise _BadArguments(f"the arguments must be one JSON object. {self._wanted()}")

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from turnwire.turns import Event, FinishReason
+from turnwire.unreadable import UNREADABLE
 
 __all__ = [
     "FORMAT",
@@ -236,12 +237,12 @@ def decode_line(data: bytes) -> Line:
                 "Use the version that wrote it."
             ) from None
         raise CaptureError(f"A line is not part of a capture: {error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise CaptureError(f"A line is not JSON: {error}") from None
 
 
 def _version(data: bytes) -> _Version:
     try:
         return msgspec.json.decode(data, type=_Version)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return _Version()

@@ -13,6 +13,7 @@ from turnwire.capture.format import CapturedTurn, DoneStep, EventStep, ParsedBlo
 from turnwire.parsers import Dialect, Parser, start_state
 from turnwire.protocols.reply import Reply
 from turnwire.turns import Tool
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["blocks_of", "parsed_turn"]
 
@@ -24,7 +25,7 @@ def blocks_of(reply: Reply | None) -> tuple[ParsedBlock, ...]:
         if block.kind == "tool_call":
             try:
                 arguments = msgspec.json.decode(block.text or "{}")
-            except msgspec.DecodeError:
+            except UNREADABLE:
                 arguments = block.text
             made.append(ParsedBlock(kind="tool_call", name=block.name, arguments=arguments))
         elif block.kind == "text" or block.kind == "reasoning":

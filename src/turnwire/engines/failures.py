@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from turnwire.engines.interface import EngineError
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["KeyRefused", "Kind", "ended_by", "failure", "refusal"]
 
@@ -129,9 +130,13 @@ def refusal(
 
 def _words(body: bytes) -> str:
     try:
-        answer = _DECODER.decode(body)
-    except msgspec.DecodeError:
-        return body[:_LONGEST].decode("utf-8", "replace")
+        said = _said(_DECODER.decode(body))
+    except UNREADABLE:
+        said = None
+    return body[:_LONGEST].decode("utf-8", "replace") if said is None else said
+
+
+def _said(answer: _Answer) -> str | None:
     if isinstance(answer.error, str):
         return answer.error
     if answer.error is not None:
@@ -140,7 +145,7 @@ def _words(body: bytes) -> str:
     for words in (answer.message, answer.detail):
         if words:
             return words if isinstance(words, str) else msgspec.json.encode(words).decode()
-    return body[:_LONGEST].decode("utf-8", "replace")
+    return None
 
 
 def _seconds(retry_after: str | None) -> float | None:

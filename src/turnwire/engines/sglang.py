@@ -37,6 +37,7 @@ from turnwire.engines.kv_source import KVSource, kv_source
 from turnwire.engines.vocabulary import check_ids, foreign, id_count, sample
 from turnwire.token_ids import ids_json
 from turnwire.turns import FinishReason, Note
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["SGLangEngine", "SGLangReading"]
 
@@ -266,7 +267,7 @@ class SGLangEngine(SpellingEngine):
     def _kv_events(self, told: str | None) -> tuple[KVSource, ...]:
         try:
             config = msgspec.json.decode(told, type=dict[str, Any]) if told else {}
-        except msgspec.DecodeError:
+        except UNREADABLE:
             config = {}
         source = kv_source(config, urlsplit(self._base).hostname or "127.0.0.1")
         return (source,) if source is not None else ()

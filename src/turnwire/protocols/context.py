@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from turnwire.turns import Message, OutputFormat, Tool, TurnContext
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["PRIORITY_SPAN", "AgentHints", "dispatch_opt_in", "key_rank", "side_class", "turn_context"]
 
@@ -276,7 +277,7 @@ def _codex_metadata(text: str) -> Mapping[str, Any]:
         return {}
     try:
         value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return {}
     return value if isinstance(value, dict) else {}
 

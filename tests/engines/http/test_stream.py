@@ -13,6 +13,7 @@ import pytest
 
 from turnwire.engines.bridge import pull
 from turnwire.engines.http.connections import Address, Connection, Connections
+from turnwire.engines.http.stream import Stream
 from turnwire.engines.interface import (
     Completion,
     EngineError,
@@ -33,6 +34,7 @@ USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}
 DONE = b"data: [DONE]\n\n"
 DEATH = b'data: {"error":{"message":"EngineCore encountered an issue.","code":500}}\n\n'
 FAULT = b'data: {"error":{"message":"Grammar error","code":400}}\n\n'
+DEEP = b'data: {"choices":[{"text":"x","token_ids":[1],"of":' + b"[" * 1500 + b"]" * 1500 + b"}]}\n\n"
 LAST = b"0\r\n\r\n"
 
 
@@ -142,6 +144,8 @@ BROKEN: dict[str, tuple[bytes, str, str]] = {
     "headers without end": (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 9000, "internal", ""),
     "invalid UTF-8": (HEAD + chunk(TOKEN) + chunk(b'data: {"choices":[{"text":"\xff"}]}\n\n'), "internal", ""),
     "invalid JSON": (HEAD + chunk(TOKEN) + chunk(b"data: {nonsense\n\n"), "internal", ""),
+    "too deep": (HEAD + chunk(TOKEN) + chunk(DEEP), "internal", ""),
+    "a refusal that is not UTF-8": (b'HTTP/1.1 500 X\r\nContent-Length: 13\r\n\r\n{"error":"\xff"}', "internal", ""),
     "an unknown end": (HEAD + chunk(TOKEN) + chunk(TOKEN.replace(b"]}]", b'],"finish_reason":"x"}]')), "internal", ""),
     "a redirect": (b"HTTP/1.1 302 Found\r\nLocation: http://elsewhere/\r\n\r\n", "internal", ""),
     "only the end mark": (HEAD + chunk(DONE) + LAST, "disconnected", ""),
@@ -335,6 +339,32 @@ async def test_a_large_read_is_taken_in_portions_so_that_others_have_their_turn(
     assert receiver.text == "one" * 20_000
     assert max(len(batch.ids) for batch in batches) <= 64 * 1024 // len(TOKEN) + 1
     assert isinstance(receiver.heard[-1], Completion)
+
+
+@pytest.mark.parametrize("fault", [DEEP, b'data: {"choices":[{"text":"\xff"}]}\n\n'], ids=["too deep", "not UTF-8"])
+async def test_no_part_of_a_large_read_is_left_out(fault: bytes) -> None:
+    """A portion that cannot be read ends the answer: what follows it is no success."""
+    body = TOKEN * 2000 + fault + TOKEN * 4000 + END + USAGE + DONE
+    receiver = await heard(answering(HEAD + chunk(body) + LAST))
+    assert isinstance(receiver.heard[-1], EngineError)
+    assert receiver.heard[-1].kind == "internal"
+
+
+async def test_a_defect_in_a_portion_of_a_large_read_ends_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+
+    def defective(self: Stream, body: bytes) -> None:
+        taken.append(len(body))
+        if len(taken) == 3:
+            raise LookupError("a defect")
+        take(self, body)
+
+    take = Stream._take
+    monkeypatch.setattr(Stream, "_take", defective)
+    receiver = await heard(answering(HEAD + chunk(TOKEN * 20_000 + END + USAGE + DONE) + LAST))
+    assert isinstance(receiver.heard[-1], EngineError)
+    assert receiver.heard[-1].kind == "disconnected"
+    assert len(taken) == 3
 
 
 async def test_closing_the_engine_ends_what_runs_and_what_dials() -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from turnwire.capture.format import CapturedTurn, ParsedBlock
 from turnwire.capture.transcripts.draft import Draft, Usage, moment
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["SOURCE", "codex_turns"]
 
@@ -136,5 +137,5 @@ def _joined(parts: object) -> str:
 def _arguments(text: object) -> Any:
     try:
         return msgspec.json.decode(str(text))
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return text

@@ -17,6 +17,7 @@ from turnwire import __version__
 from turnwire.capture.format import FORMAT, CapturedModel, CapturedTurn, CaptureError, CaptureHead, Line
 from turnwire.capture.redaction import Redactor
 from turnwire.capture.transcripts import claude, codex
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["import_transcripts"]
 
@@ -67,7 +68,7 @@ def _turns(name: str, lines: Iterable[bytes], redactor: Redactor) -> list[Captur
             count += found
             try:
                 read = msgspec.json.decode(text)
-            except msgspec.DecodeError:
+            except UNREADABLE:
                 return
             if isinstance(read, dict):
                 yield read

@@ -18,6 +18,7 @@ from turnwire.engines.failures import refusal
 from turnwire.engines.http.connections import Address
 from turnwire.engines.http.questions import Questions, Reply
 from turnwire.engines.interface import EngineError
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["ServerFacts", "ServerModel", "find_server"]
 
@@ -105,7 +106,7 @@ class _Probe:
 def _answer(reply: Reply) -> Answer:
     try:
         body: Any = msgspec.json.decode(reply.body)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         body = reply.body[:1000].decode("utf-8", "replace")
     return Answer(reply.status, body, reply.headers.get("server", ""))
 

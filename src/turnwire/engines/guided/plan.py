@@ -19,6 +19,7 @@ from turnwire.engines.interface import Capabilities, Constraint
 from turnwire.parsers.dialect import Dialect, Start
 from turnwire.parsers.writing import ArgumentForm, CallForm
 from turnwire.turns import Conversation, Note, OutputFormat, Tool, ToolCallBlock
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["FREE", "Check", "ConstraintPlan", "plan_constraint"]
 
@@ -55,7 +56,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 def _json_faults(text: str, schema: dict[str, Any], work: Work) -> tuple[str, ...]:
     try:
         return faults(msgspec.json.decode(text), schema, work)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         return (f"not valid JSON: {error}",)
 
 

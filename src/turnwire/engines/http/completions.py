@@ -16,6 +16,7 @@ from turnwire.engines.http.engine import Reading
 from turnwire.engines.http.frame import Frame, frame_of
 from turnwire.engines.interface import Completion, EngineError, TokenBatch, TokenLogprob
 from turnwire.turns import FinishReason
+from turnwire.unreadable import UNREADABLE
 
 __all__ = [
     "Choice",
@@ -127,7 +128,7 @@ class CompletionsReading(Reading):
         """What one choice brings. Only where it may be the `last` one the end is taken, too."""
         try:
             choice = _decode_choice(inside)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             # Whether it is the event or the frame that does not fit is seen where the whole event is read.
             return None
         if choice.finish_reason is not None or choice.logprobs is not None:
@@ -153,7 +154,7 @@ class CompletionsReading(Reading):
         lines, count = inside
         try:
             choices = _decode_choices(lines)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             return None
         # As many values as lines: each line is one, for no JSON value goes on after a brace, a line end and a brace.
         return self._joined(choices) if len(choices) == count else None

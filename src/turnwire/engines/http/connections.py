@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import ssl
 from typing import Protocol, cast
 from urllib.parse import urlsplit
 
 __all__ = ["Address", "Connection", "Connections"]
+
+log = logging.getLogger("turnwire.engines")
 
 _CONNECT_SECONDS = 10.0
 _KEEPALIVE_SECONDS = 2.0
@@ -119,7 +122,7 @@ class Connection(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self._portion)
         elif not self.transport.is_closing():
             self.transport.resume_reading()
-        self.exchange.received(portion)
+        self._hand_on(portion)
 
     def pause(self) -> None:
         """Hand nothing on, and read no more than is there."""
@@ -153,8 +156,20 @@ class Connection(asyncio.Protocol):
     def _hand_on_rest(self) -> None:
         """Nothing follows what was read and not handed on."""
         rest, self._rest = self._rest, b""
-        if rest and self.exchange is not None:
-            self.exchange.received(bytes(rest))
+        if rest:
+            self._hand_on(bytes(rest))
+
+    def _hand_on(self, portion: bytes) -> None:
+        """Hand a portion on; where it cannot be taken, neither can what follows."""
+        if self.exchange is None:
+            return
+        try:
+            self.exchange.received(portion)
+        except Exception:
+            # As the event loop does where it made the call itself.
+            log.exception("a defect in whoever reads an answer")
+            self._rest = b""
+            self.transport.abort()
 
     def drop(self) -> None:
         """Close at once, whatever is under way; its exchange gets nothing more."""

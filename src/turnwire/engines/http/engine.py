@@ -33,6 +33,7 @@ from turnwire.engines.interface import (
 )
 from turnwire.engines.vocabulary import Vocabulary, foreign, id_count, sample
 from turnwire.turns import Note
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["Call", "HTTPEngine", "Reading"]
 
@@ -187,7 +188,7 @@ class HTTPEngine(ABC):
         data = await self._ask_bytes(path, body)
         try:
             return msgspec.json.decode(data, type=kind, strict=False)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise EngineError("internal", f"{self._base}{path} did not answer as {self.name} does: {error}") from error
 
     async def _ask_bytes(self, path: str, body: Mapping[str, object] | None = None) -> bytes:

@@ -14,8 +14,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Literal
 
-import msgspec
-
 from turnwire.engines.failures import refusal
 from turnwire.engines.http.answer import Answer, MalformedAnswer
 from turnwire.engines.http.connections import Connection, Connections
@@ -23,6 +21,7 @@ from turnwire.engines.http.lines import LineReader
 from turnwire.engines.http.sse import EventReader
 from turnwire.engines.interface import Completion, EngineError, EventBatch, Receiver, TokenBatch
 from turnwire.turns import Note
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["Reading", "Stream"]
 
@@ -241,7 +240,7 @@ class Stream:
         except EngineError as error:
             self._fail(error, left=True)
             return
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             self._broken("internal", f"an event that cannot be read: {error}")
             return
         try:
@@ -287,7 +286,7 @@ class Stream:
         try:
             array = self._events.array(self._events.finish())
             batch = self._reading.feed(array) if array is not None else None
-        except (EngineError, msgspec.DecodeError, UnicodeDecodeError):
+        except (*UNREADABLE, EngineError):
             return
         if isinstance(batch, TokenBatch):
             self._receiver.tokens(batch)

@@ -65,7 +65,7 @@ _KNOWN = {"BlockStored", "BlockRemoved", "AllBlocksCleared"}
 
 
 def decode_events(payload: bytes) -> list[KVEvent]:
-    """The events of a message; msgspec.DecodeError where it is none."""
+    """The events of a message; one of UNREADABLE where it is none."""
     return [_EVENT.decode(event) for event in _BATCH.decode(payload).events if _KIND.decode(event).type in _KNOWN]
 
 

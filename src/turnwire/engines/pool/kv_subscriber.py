@@ -10,12 +10,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-import msgspec
 import zmq
 
 from turnwire.engines.kv_source import KVSource
 from turnwire.engines.pool.kv_events import KVEvent, KVFeed
 from turnwire.engines.pool.kv_index import KVIndex
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["KVSubscriber"]
 
@@ -143,7 +143,7 @@ class KVSubscriber:
     def _take(self, number: int, payload: bytes, *, live: bool) -> None:
         try:
             (self._feed.live if live else self._feed.replayed)(number, payload)
-        except (msgspec.DecodeError, OverflowError, TypeError) as error:
+        except (*UNREADABLE, OverflowError, TypeError) as error:
             self._feed.lost()
             if not self._unread:
                 self._unread = True
@@ -190,7 +190,7 @@ class KVSubscriber:
         self._stop_asking()
         try:
             self._feed.replay_over(came=came)
-        except (msgspec.DecodeError, OverflowError, TypeError):
+        except (*UNREADABLE, OverflowError, TypeError):
             self._feed.lost()
             return
         self._ask()

@@ -15,6 +15,7 @@ import msgspec
 
 from turnwire.engines.interface import EngineError, TokenBatch, TokenLogprob
 from turnwire.turns import Conversation, FinishReason, Sampling
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["Line", "Performance", "Script", "ScriptError", "ScriptTokenizer"]
 
@@ -119,7 +120,7 @@ class Script:
                 continue
             try:
                 lines.append(msgspec.json.decode(row, type=Line))
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except UNREADABLE as error:
                 raise ScriptError(f"{path}, line {number}: {error}") from error
         try:
             return cls(lines, tokenizer)

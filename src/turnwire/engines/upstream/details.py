@@ -7,10 +7,11 @@ none of ours and is left alone.
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Any
 
 import msgspec
+
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["Details", "carried", "readable"]
 
@@ -57,6 +58,6 @@ def carried(seal: str | None) -> list[Any] | None:
         return None
     try:
         pieces = msgspec.json.decode(base64.urlsafe_b64decode(seal[len(_MARK) :]))
-    except (binascii.Error, msgspec.DecodeError, ValueError):
+    except (*UNREADABLE, ValueError):
         return None
     return pieces if isinstance(pieces, list) else None

@@ -25,6 +25,7 @@ from turnwire.turns import (
     ToolCallBlock,
     ToolCallClosed,
 )
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["BlockReading", "BlockWriter", "call_ids"]
 
@@ -107,7 +108,7 @@ class BlockWriter:
         else:
             try:
                 msgspec.json.decode(arguments)
-            except msgspec.DecodeError:
+            except UNREADABLE:
                 malformed = True
         self.events.append(
             ToolCallClosed(self._index, self._name, arguments, call_id=self._call_id, malformed=malformed)

@@ -28,6 +28,7 @@ from turnwire.turns import (
     ToolCallBlock,
     ToolResultBlock,
 )
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["REDACTED", "messages_body"]
 
@@ -129,7 +130,7 @@ def _thought(block: ReasoningBlock, notes: list[Note]) -> Iterator[dict[str, Any
 def _arguments(block: ToolCallBlock, notes: list[Note]) -> dict[str, Any]:
     try:
         return msgspec.json.decode(tool_arguments(block), type=dict[str, Any])
-    except msgspec.DecodeError:
+    except UNREADABLE:
         notes.append(Note("upstream.arguments", f"The arguments of {block.name} are not a JSON object; sent as text."))
         return dict(raw_input(block.arguments))
 

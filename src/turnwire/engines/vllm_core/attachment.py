@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from turnwire.engines.vllm_core.layouts import Ready
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["Attachment", "recall", "remember", "state_file"]
 
@@ -35,14 +36,20 @@ def recall(file: Path) -> Attachment | None:
     """What was kept, if it can be read."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=Attachment)
-    except (OSError, msgspec.DecodeError):
+    except (*UNREADABLE, OSError):
         return None
 
 
 def remember(file: Path, attachment: Attachment) -> None:
-    """Replace what was kept; OSError where the folder cannot be written."""
+    """Replace what was kept. OSError where the folder cannot be written, TypeError or ValueError where what a core
+    reported is nothing that JSON holds."""
+    data = msgspec.json.encode(attachment)
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=file.parent)
-    with os.fdopen(handle, "wb") as scratch:
-        scratch.write(msgspec.json.encode(attachment))
-    os.replace(name, file)
+    try:
+        with os.fdopen(handle, "wb") as scratch:
+            scratch.write(data)
+        os.replace(name, file)
+    except OSError:
+        os.unlink(name)
+        raise

@@ -167,7 +167,7 @@ class VLLMCoreEngine:
         del self._running[generation.id]
         generation.core.load -= 1
         if running:
-            self._abort(generation.core.rank, generation.id)
+            self._abort(generation.core.rank, generation.id, owed=True)
 
     def later(self, generation: CoreGeneration) -> None:
         """Deliver what was kept while a receiver was paused."""
@@ -193,10 +193,10 @@ class VLLMCoreEngine:
         except Exception:
             log.exception("a receiver failed")
 
-    def _abort(self, rank: int, request_id: str) -> bool:
+    def _abort(self, rank: int, request_id: str, *, owed: bool) -> bool:
         """Whether the core could be asked."""
         try:
-            self._wire.send(rank, ABORT, (_encode([request_id]),))
+            self._wire.send(rank, ABORT, (_encode([request_id]),), owed=owed)
         except EngineError as error:
             log.debug("an abort could not be sent: %s", error.message)
             return False
@@ -228,7 +228,7 @@ class VLLMCoreEngine:
         name = output.request_id
         if self._reception.probed(output) or name.startswith(self._prefix):
             return
-        if name not in self._strays and output.finish_reason is None and self._abort(rank, name):
+        if name not in self._strays and output.finish_reason is None and self._abort(rank, name, owed=False):
             self._strays[name] = None
             if len(self._strays) > _STRAYS:
                 self._strays.popitem(last=False)

@@ -18,7 +18,6 @@ __all__ = [
     "ABORT",
     "ADD",
     "DEAD",
-    "UNREADABLE",
     "UTILITY",
     "Add",
     "Finish",
@@ -35,10 +34,6 @@ ADD, ABORT, UTILITY = b"\x00", b"\x01", b"\x03"
 
 DEAD = b"ENGINE_CORE_DEAD"
 """The one frame that a core sends when its own loop has failed."""
-
-
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What a message raises that is no message of these."""
 
 
 class Finish:

@@ -40,9 +40,12 @@ def token_logprobs(told: Any, frames: Sequence[bytes], spell: Callable[[int], st
 def columns(told: Any) -> int:
     """How many tokens each row names, the sampled one included."""
     try:
-        return int(told[0][1][1])
-    except (LookupError, TypeError, ValueError) as error:
+        width = int(told[0][1][1])
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise EngineError("internal", f"the engine core's log probabilities cannot be read: {error!r}") from error
+    if width < 1:
+        raise EngineError("internal", f"the engine core's log probabilities have {width} columns")
+    return width
 
 
 def _array(told: Any, frames: Sequence[bytes]) -> tuple[tuple[Any, ...], int]:

@@ -21,11 +21,12 @@ import msgspec
 from turnwire.engines.interface import EngineError
 from turnwire.engines.vllm_core.attachment import Attachment, recall, remember
 from turnwire.engines.vllm_core.cores import Core, Cores
-from turnwire.engines.vllm_core.layouts import ADD, DEAD, UNREADABLE, UTILITY, Layout, Output, Outputs, Ready, layout_of
+from turnwire.engines.vllm_core.layouts import ADD, DEAD, UTILITY, Layout, Output, Outputs, Ready, layout_of
 from turnwire.engines.vllm_core.logprobs import columns
 from turnwire.engines.vllm_core.requests import probe_of
 from turnwire.engines.vllm_core.wire import CoreWire
 from turnwire.engines.vllm_core.zmtp import Peer
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["Patience", "Reception"]
 
@@ -112,9 +113,11 @@ class Reception:
             task.cancel()
         if self._watchdog is not None:
             self._watchdog.cancel()
-        if self._unkept:
-            await self._keep()
-        await self.wire.close()
+        try:
+            if self._unkept:
+                await self._keep()
+        finally:
+            await self.wire.close()
 
     # ------------------------------------------------------------------------------------------ what the wire says
 
@@ -288,7 +291,7 @@ class Reception:
         )
         try:
             await self._loop.run_in_executor(self._writer, remember, self._state, attachment)
-        except OSError as error:
+        except (OSError, TypeError, ValueError, RecursionError) as error:
             log.warning("%s cannot be written (%s): after a restart, vLLM must be restarted too", self._state, error)
         self._unkept -= 1
 

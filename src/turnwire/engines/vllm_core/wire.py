@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from turnwire.engines.interface import EngineError
-from turnwire.engines.vllm_core.layouts import ABORT, UNREADABLE, Hello, Ready
+from turnwire.engines.vllm_core.layouts import Hello, Ready
 from turnwire.engines.vllm_core.zmtp import WAITING, Listener, Peer, Piece
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["CoreWire", "Owner"]
 
@@ -113,13 +114,14 @@ class CoreWire:
 
     # -------------------------------------------------------------------------------------------- requests
 
-    def send(self, rank: int, kind: bytes, pieces: Sequence[Piece]) -> None:
-        """Send a request, packed and in pieces, to an engine, or EngineError where it is gone or does not read. An
-        abort waits for one that does not: there are no more of them than requests."""
+    def send(self, rank: int, kind: bytes, pieces: Sequence[Piece], *, owed: bool = False) -> None:
+        """Send a request, packed and in pieces, to an engine, or EngineError where it is gone or does not read. What is
+        `owed`, the abort of a request that was sent, waits for one that does not: there are no more of them than
+        requests."""
         peer = self._engines.get(rank)
         if peer is None:
             raise EngineError("unreachable", "the engine core is not connected")
-        if peer.full and kind != ABORT:
+        if peer.full and not owed:
             raise EngineError("overloaded", f"{WAITING >> 20} MiB of requests wait for vLLM to read", retry_after=2)
         peer.send((kind,), pieces)
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from turnwire.turns import CodeRun, Finding
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["code_run", "cut", "findings"]
 
@@ -91,7 +92,7 @@ def _json(text: str) -> object:
         return None
     try:
         return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return None
 
 

@@ -22,6 +22,7 @@ from turnwire.gateway.settings import ToolSettings
 from turnwire.protocols.hosted.answers import within
 from turnwire.protocols.hosted.offer import BASH, CODE, FILES, NOTHING, OWN, HostedOffer
 from turnwire.turns import Finding, HostedAnswer, HostedCalled, Tool
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["HostedTools"]
 
@@ -182,6 +183,6 @@ def _arguments(tool: Tool) -> list[str]:
 def _object(arguments: str) -> dict[str, Any] | None:
     try:
         value = msgspec.json.decode(arguments or "{}")
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return None
     return value if isinstance(value, dict) else None

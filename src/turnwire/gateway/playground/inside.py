@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message
 
 from turnwire.agent import Endpoint, EndpointError
 from turnwire.agent.frames import FrameReader
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["InsideEndpoint"]
 
@@ -110,5 +111,5 @@ class InsideEndpoint(Endpoint):
 def _told(refusal: bytes) -> str:
     try:
         return str(msgspec.json.decode(refusal)["error"]["message"])
-    except (msgspec.DecodeError, KeyError, TypeError):
+    except (*UNREADABLE, KeyError, TypeError):
         return "The gateway refused the request."

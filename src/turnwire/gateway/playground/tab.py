@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from turnwire.agent import Approval, AsyncChatSession, EndpointError, Grounding, Library, Tool, ToolRequest
 from turnwire.gateway.playground.inside import InsideEndpoint
 from turnwire.gateway.playground.tools import TOOLS
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["Tab"]
 
@@ -74,7 +75,7 @@ class Tab:
         try:
             said = msgspec.json.decode(data, type=_Said)
             await self._obey(said)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             await self._tell({"type": "failed", "message": f"This message is not understood: {error}"})
         except EndpointError as error:
             await self._tell({"type": "failed", "message": str(error)})

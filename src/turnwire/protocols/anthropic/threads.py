@@ -17,6 +17,7 @@ from turnwire.protocols.anthropic.vocabulary import message_id
 from turnwire.protocols.fields.body import invalid
 from turnwire.protocols.wire import Inbound, TurnFailure
 from turnwire.turns import Block, HostedUse, Message, Tool, ToolCallBlock, ToolResultBlock
+from turnwire.unreadable import UNREADABLE
 
 __all__ = [
     "KeptThread",
@@ -110,7 +111,7 @@ def read_record(data: bytes | None) -> ThreadRecord | None:
         return None
     try:
         return _RECORD.decode(data)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None
 
 

@@ -23,6 +23,7 @@ from turnwire.turns import (
     ToolCallBlock,
     ToolResultBlock,
 )
+from turnwire.unreadable import UNREADABLE
 
 __all__ = [
     "ERRORS",
@@ -124,7 +125,7 @@ def read_carrier(text: str) -> CarriedCall | None:
         return None
     try:
         return _CARRIED.decode(base64.b64decode(text[len(_CALL) :], validate=True))
-    except (binascii.Error, ValueError, msgspec.DecodeError, RecursionError):
+    except (*UNREADABLE, ValueError):
         return None
 
 

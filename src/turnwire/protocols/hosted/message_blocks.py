@@ -14,6 +14,7 @@ from turnwire.protocols.framing import Framing
 from turnwire.protocols.hosted.answers import carried_text, error_text, read_finding, read_text, run_text
 from turnwire.protocols.hosted.offer import BASH, CODE, FETCH, SEARCH, flat_name
 from turnwire.turns import CodeRun, HostedAnswered, HostedCalled, TextBlock, ToolResultBlock
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["CALLS", "RESULTS", "called_name", "content_block", "frames", "own_id", "read_result", "runs"]
 
@@ -132,5 +133,5 @@ def _part(part: dict[str, Any]) -> str:
 def _is_object(text: str) -> bool:
     try:
         return isinstance(msgspec.json.decode(text), dict)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return False

@@ -13,6 +13,7 @@ import msgspec
 from turnwire.protocols.framing import json_line
 from turnwire.protocols.hosted.answers import CarriedCall, read_carrier, read_text
 from turnwire.turns import Finding, HostedAnswer, HostedAnswered, HostedCalled
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["HOSTED_ITEMS", "answered_events", "called_events", "finished_item", "read_call"]
 
@@ -118,7 +119,7 @@ def _passage(finding: Finding) -> dict[str, Any]:
 def _argument(arguments: str, name: str) -> str:
     try:
         value = msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return ""
     given = value.get(name) if isinstance(value, dict) else None
     return given if isinstance(given, str) else ""

@@ -39,6 +39,7 @@ from turnwire.turns import (
     ToolCallBlock,
     ToolResultBlock,
 )
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["BlockReader"]
 
@@ -178,7 +179,7 @@ class BlockReader:
         """The block's members, with a note for each that has no effect."""
         try:
             return _KNOWN_BLOCK.decode(raw)
-        except (msgspec.DecodeError, RecursionError):
+        except UNREADABLE:
             wire = part(_BLOCK, raw, path)
         if wire.type in _UNDERSTOOD:
             members = part(_MEMBERS, raw, path)
@@ -324,6 +325,6 @@ def _document_text(source: _WireSource) -> str | None:
 def _is_object(text: str) -> bool:
     try:
         value: JSON = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return False
     return isinstance(value, dict)

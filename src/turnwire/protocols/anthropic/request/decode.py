@@ -33,6 +33,7 @@ from turnwire.protocols.hosted.offer import NOTHING, HostedOffer
 from turnwire.protocols.limits import Limits
 from turnwire.protocols.wire import Inbound, TurnFailure
 from turnwire.turns import Conversation, Message, OutputFormat, Sampling, Thinking, Tool, ToolChoice, TurnContext
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["decode", "decode_count"]
 
@@ -306,7 +307,7 @@ def _metadata_session(metadata: dict[str, Any] | None) -> str | None:
     if user.startswith("{"):
         try:
             value = msgspec.json.decode(user)
-        except (msgspec.DecodeError, RecursionError):
+        except UNREADABLE:
             return None
         session = value.get("session_id")
         return session if isinstance(session, str) and session else None

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from turnwire.conventions import RAW_INPUT
+from turnwire.unreadable import UNREADABLE
 
 __all__ = ["CustomInput"]
 
@@ -138,7 +139,7 @@ def _reading(raw: str) -> str:
     """The input in an argument that is not `{"input": "..."}`: the only string in it, else the text itself."""
     try:
         value: Any = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return raw
     if isinstance(value, str):
         return value

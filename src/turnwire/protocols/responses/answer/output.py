@@ -13,6 +13,7 @@ import msgspec
 from turnwire.protocols.framing import json_line, quoted
 from turnwire.protocols.responses.answer.custom_input import CustomInput
 from turnwire.protocols.responses.tools import Origin
+from turnwire.unreadable import UNREADABLE
 
 __all__ = [
     "CustomCallItem",
@@ -271,7 +272,7 @@ class SearchCallItem:
 def _value(arguments: str) -> Any:
     try:
         return msgspec.json.decode(arguments) if arguments else {}
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return arguments
 
 
