@@ -399,3 +399,80 @@ async def test_the_counts_of_a_server_that_counts_prompts_itself_stay_its_own_af
 
     steps = [step async for step in pull(pool(Structured(deaths=1), Structured()), request(prompt_ids=[]))]
     assert steps[-1] == Completion("stop", 1234, 5, 1000)
+
+
+class AtOnce(FakeEngine):
+    """Gives its receiver everything in one step of the event loop."""
+
+    def __init__(self, text: str, end: Completion | EngineError) -> None:
+        super().__init__()
+        self.text, self.end = text, end
+
+    def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
+        self.seen.append(request)
+        leg = Leg()
+        asyncio.get_running_loop().call_soon(self._play, receiver, leg)
+        return leg
+
+    def _play(self, receiver: Receiver, leg: Leg) -> None:
+        # The worker holds back what may begin a stop string.
+        receiver.tokens(TokenBatch(self.text.removesuffix("ST"), tuple(self.text.encode())))
+        if leg.aborted:
+            return
+        if isinstance(self.end, Completion):
+            receiver.done(self.end)
+        else:
+            receiver.failed(self.end)
+
+
+class Leg:
+    aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        Completion("length", 5, 11),
+        Completion("stop", 5, 11),
+        EngineError("context_overflow", "no room"),
+        EngineError("disconnected", "died"),
+    ],
+    ids=["length", "stop", "refused", "died"],
+)
+async def test_a_stop_string_of_two_workers_counts_though_the_second_ends_in_the_same_read(
+    end: Completion | EngineError,
+) -> None:
+    engines = pool(AtOnce("xST", EngineError("disconnected", "died")), AtOnce("OP and more", end))
+    text, ids, told = await collect(engines, request(sampling=Sampling(max_tokens=50, stop=("STOP",))))
+    assert (text, bytes(ids)) == ("x", b"xSTOP")
+    assert (told.reason, told.stop_sequence, told.output_tokens) == ("stop_sequence", "STOP", 5)
+    assert engines.active == 0
+
+
+async def test_a_worker_that_fails_right_behind_a_stop_string_leaves_nothing_to_ask_for() -> None:
+    second = FakeEngine()
+    first = AtOnce("xSTOP", EngineError("disconnected", "died"))
+    # As a worker that found the string tells it.
+    first._play = lambda receiver, leg: (  # type: ignore[method-assign]
+        receiver.tokens(TokenBatch("x", tuple(b"xSTOP"))),
+        receiver.failed(first.end),
+    )
+    _text, ids, told = await collect(pool(first, second), request(sampling=Sampling(max_tokens=50, stop=("STOP",))))
+    assert bytes(ids) == b"xSTOP"
+    assert (told.reason, told.stop_sequence, told.output_tokens) == ("stop_sequence", "STOP", 5)
+    assert second.seen == []
+
+
+async def test_a_spent_budget_is_an_end_whatever_the_worker_says_then() -> None:
+    """Also where another one could not go on."""
+    engine = AtOnce("abc", EngineError("internal", "broken"))
+    wanted = request(sampling=Sampling(max_tokens=3), constraint=Constraint(regex="abc"))
+    text, _ids, told = await collect(pool(engine), wanted)
+    assert (text, told.reason, told.output_tokens) == ("abc", "length", 3)

@@ -623,3 +623,15 @@ async def test_a_worker_may_be_removed_twice() -> None:
     async with asyncio.timeout(5):
         await asyncio.gather(*removed)
     assert [worker.name for worker in engines.workers] == ["b"]
+
+
+async def test_a_worker_whose_adapter_fails_at_a_thorough_probe_is_probed_on(caplog: pytest.LogCaptureFixture) -> None:
+    class Surprising(StagedEngine):
+        def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
+            if request.hints.request_id.startswith("probe"):
+                raise TypeError("what is this?")
+            return super().submit(request, receiver)
+
+    worker = Worker(Surprising(), "a")
+    assert await worker.probe(True) == (False, True)
+    assert "what is this?" in caplog.text

@@ -26,6 +26,8 @@ class StopFinder:
         """The text that is certain; after `found` is set, nothing more is."""
         if not self._stops:
             return text
+        if self.found is not None:
+            return ""
         text = self._held + text
         first = len(text)
         for stop in self._stops:

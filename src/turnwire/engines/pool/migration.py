@@ -24,6 +24,7 @@ class Migration:
 
     __slots__ = (
         "_emitted",
+        "_held",
         "_ids",
         "_leg_start",
         "_request",
@@ -40,6 +41,7 @@ class Migration:
         self._tokenizer = tokenizer
         self._ids = array("I")
         self._emitted = 0
+        self._held = ""
         self._leg_start = 0
         self._text_only = False
         self._speller: Speller | None = None
@@ -93,26 +95,35 @@ class Migration:
             text, taken = self._spelled(ids)
             ids = ids[:taken]
             batch = TokenBatch(text, ids, batch.logprobs[:taken])
-        self._emitted += len(batch.text)
         if ids:
             self.said += len(ids)
             self._ids.extend(ids)
         else:
             self.said += 1
             self._text_only = self._text_only or (bool(batch.text) and not self._leg_start)
+        # Once the ids are noted, which may be none that can be.
+        self._emitted += len(batch.text)
         return batch
 
     def _spelled(self, ids: Sequence[int]) -> tuple[str, int]:
         """The text that became certain, and how many of `ids` it took; none after a stop string."""
+        speller = self._speller or self._spell_again()
+        held, self._held = self._held, ""
         if self.stopped is not None:
-            return "", 0
-        held, speller = "", self._speller
-        if speller is None:
-            speller = self._speller = Speller(self._tokenizer, self._request.sampling.stop)
-            held = speller.feed(self._ids.tolist())[0][self._emitted :]
+            return held, 0
         text, taken = speller.feed(ids)
         self.stopped = speller.stopped_by
         return held + text, taken
+
+    def _spell_again(self) -> Speller:
+        """Spell what there is, as the next worker's tokens will be: what no client got of it is `_held`. The worker
+        that wrote it may have gone right behind a stop string."""
+        speller = self._speller = Speller(self._tokenizer, self._request.sampling.stop)
+        text, taken = speller.feed(self._ids.tolist())
+        self._held = text[self._emitted :]
+        self.stopped = speller.stopped_by
+        del self._ids[taken:]
+        return speller
 
     def rest(self, completion: Completion | None = None) -> str:
         """What was held back of the text, now that no token follows; where the turn has not moved, its worker said it
@@ -121,23 +132,31 @@ class Migration:
             return ""
         held, _ = self._spelled(())
         assert self._speller is not None
-        return held + self._speller.flush()
+        rest = held + self._speller.flush()
+        self.stopped = self._speller.stopped_by
+        return rest
 
     def completed(self, completion: Completion) -> Completion:
         """The end, with the counts of the whole turn."""
         if not self._leg_start:
             return completion
         prompt = len(self._request.prompt_ids)
+        cached = min(completion.cached_tokens, prompt)
+        if self.stopped is not None and completion.stop_sequence is None:
+            # The worker did not see it, and went on behind it.
+            return Completion("stop_sequence", prompt, len(self._ids), cached, self.stopped)
         return msgspec.structs.replace(
             completion,
             prompt_tokens=prompt,
             output_tokens=self._leg_start + completion.output_tokens,
-            cached_tokens=min(completion.cached_tokens, prompt),
+            cached_tokens=cached,
         )
 
     def already_complete(self) -> Completion | None:
-        """The end, where nothing is left to generate: the budget was spent exactly when the worker failed, or two
-        workers wrote a stop string that neither saw whole."""
+        """The end, where nothing is left to generate: the budget was spent exactly when the worker failed, the worker
+        failed right behind a stop string, or two workers wrote one that neither saw whole."""
+        if self._speller is None and self._ids and self._request.sampling.stop:
+            self._spell_again()
         wanted, prompt, count = self._request.sampling.max_tokens, len(self._request.prompt_ids), len(self._ids)
         if self.stopped is not None:
             return Completion("stop_sequence", prompt, count, 0, self.stopped)

@@ -221,6 +221,10 @@ class PooledTurn:
             self._attempts = Attempts(pool.limits.budget)
         step = self._attempts.after(error.kind, said=migration.said, movable=migration.movable, others=others)
         self._release()
+        if migration.already_complete() is not None:
+            # Nothing is left to ask anybody for.
+            self._seek()
+            return
         if pool.closed:
             step = "give_up"
         if step == "give_up":

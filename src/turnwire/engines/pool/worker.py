@@ -209,6 +209,9 @@ class Worker:
             return error.kind in ("invalid_request", "context_overflow")
         except TimeoutError:
             return False
+        except Exception:
+            log.exception("a defect in the adapter of %s", self.name)
+            return False
         return True
 
 
