@@ -73,13 +73,21 @@ def test_so_many_frames_are_one_body(name: str) -> None:
     with pytest.raises(TurnFailure) as caught:
         expand(empty * 1_000 + PACKED[name], name, len(PLAIN))
     assert caught.value.kind == "invalid_request"
+    assert "at most 1,000" in caught.value.message
 
 
-@pytest.mark.parametrize("name", ["zstd", "gzip", "deflate"])
+@pytest.mark.parametrize("name", ["zstd", "gzip", "deflate", "br"])
 def test_what_does_not_get_smaller_comes_back_whole_too(name: str) -> None:
     noise = random.Random(name).randbytes(300_000)
-    packed = {"zstd": zstd_stream, "gzip": gzip.compress, "deflate": zlib.compress}[name](noise)
+    packed = {"zstd": zstd_stream, "gzip": gzip.compress, "deflate": zlib.compress, "br": brotli.compress}[name](noise)
     assert expand(packed, name, len(noise)) == noise
+    with pytest.raises(TurnFailure):
+        expand(packed[:-10], name, len(noise))
+    if name == "br":
+        # One body is all that its format has.
+        with pytest.raises(TurnFailure):
+            expand(packed + packed, name, 10_000_000)
+        return
     assert expand(packed + PACKED[name] + packed, name, 10_000_000) == noise + PLAIN + noise
 
 

@@ -72,7 +72,7 @@ async def direct(scope: Scope, receive: Receive, send: Send) -> None:
 @asynccontextmanager
 async def serving(app: ASGIApp, keep_alive: int = 5, **over: Any) -> AsyncIterator[tuple[uvicorn.Server, Talk]]:
     """A server, and a way to say something to it and hear all that it answers until it closes."""
-    fields = {"head_bytes": 4096, "headers": 50, "request_s": 30.0, "linger_s": 0.5} | over
+    fields = {"head_bytes": 4096, "headers": 50, "request_s": 30.0, "stall_s": 0.5, "linger_s": 0.5} | over
     bounds = HttpBounds(**fields)
     config = uvicorn.Config(
         app,
@@ -379,7 +379,7 @@ def test_a_client_that_left_while_it_was_refused_is_let_go(run: Run) -> None:
             return 0
 
     async def main() -> None:
-        bounds = HttpBounds(head_bytes=4096, headers=50, request_s=30.0)
+        bounds = HttpBounds(head_bytes=4096, headers=50, request_s=30.0, stall_s=30.0)
         connection: Any = bounded_http(bounds)(uvicorn.Config(echo), ServerState(), {})  # type: ignore[call-arg]
         connection.connection_made(Broken())
         connection.data_received(b"GET / HTTP/1.1\r\n no header")
@@ -426,7 +426,7 @@ def test_who_reads_slowly_gets_all_of_an_answer_before_its_connection_is_closed(
             heard.append("abort")
 
     async def main() -> None:
-        bounds = HttpBounds(head_bytes=4096, headers=50, request_s=30.0, linger_s=0.0)
+        bounds = HttpBounds(head_bytes=4096, headers=50, request_s=30.0, stall_s=30.0, linger_s=0.0)
         connection: Any = bounded_http(bounds)(uvicorn.Config(echo), ServerState(), {})  # type: ignore[call-arg]
         connection.connection_made(Slow())
         connection.close()
@@ -437,6 +437,75 @@ def test_who_reads_slowly_gets_all_of_an_answer_before_its_connection_is_closed(
         connection.transport = Slow({"sslcontext": object()})
         connection.close()
         assert heard[1 + aborted :] == ["close"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", ["http", "closed by the peer", "closed by the server"])
+def test_an_application_does_not_wait_for_ever_for_a_peer_that_reads_nothing(run: Run, kind: str) -> None:
+    ends: list[BaseException | None] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+        else:
+            await receive()
+            await send({"type": "websocket.accept"})
+        try:
+            for _ in range(40):
+                if scope["type"] == "http":
+                    await send({"type": "http.response.body", "body": bytes(500_000), "more_body": True})
+                else:
+                    await send({"type": "websocket.send", "bytes": bytes(500_000)})
+        except BaseException as error:
+            ends.append(error)
+            raise
+        ends.append(None)
+
+    async def main() -> None:
+        async with serving(app) as (server, _):
+            with socket.create_connection(server.servers[0].sockets[0].getsockname()) as peer:
+                upgrade = b"upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\n"
+                upgrade += b"sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+                peer.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n" + (b"" if kind == "http" else upgrade) + b"\r\n")
+                await asyncio.sleep(0.2)
+                if kind == "closed by the peer":
+                    peer.sendall(b"\x88\x80mask")
+                server.should_exit = kind == "closed by the server"
+                async with asyncio.timeout(10):
+                    while server.server_state.connections or server.server_state.tasks:
+                        await asyncio.sleep(0.01)
+        assert len(ends) == 1
+
+    run(main())
+
+
+def test_over_tls_a_refused_client_that_is_still_sending_hears_the_end(run: Run) -> None:
+    """There the direction to it cannot be closed alone."""
+    heard: list[str] = []
+
+    class Tls(asyncio.Transport):
+        def can_write_eof(self) -> bool:
+            return False
+
+        def write(self, data: Any) -> None:
+            heard.append("answer")
+
+        def close(self) -> None:
+            heard.append("close")
+
+        def is_closing(self) -> bool:
+            return "close" in heard
+
+    async def main() -> None:
+        bounds = HttpBounds(head_bytes=4096, headers=50, request_s=30.0, stall_s=30.0, linger_s=0.05)
+        connection: Any = bounded_http(bounds)(uvicorn.Config(echo), ServerState(), {})  # type: ignore[call-arg]
+        connection.connection_made(Tls({"sslcontext": object()}))
+        connection.data_received(b"GET / HTTP/1.1\r\nx: " + b"y" * 5000)
+        assert heard == ["answer"]
+        async with asyncio.timeout(5):
+            while "close" not in heard:
+                await asyncio.sleep(0.01)
 
     run(main())
 

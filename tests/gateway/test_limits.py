@@ -186,7 +186,7 @@ async def test_a_closed_connection_is_gone_whether_its_peer_reads_or_not(kind: s
             await send({"type": "websocket.accept"})
             await send({"type": "websocket.send", "bytes": b"x" * 9_000_000})
 
-    bounds = HttpBounds(head_bytes=4096, headers=50, request_s=30, linger_s=0.2)
+    bounds = HttpBounds(head_bytes=4096, headers=50, request_s=30, stall_s=30, linger_s=0.2)
     config = uvicorn.Config(
         app, http=bounded_http(bounds), ws=bounded_socket(bounds), lifespan="off", access_log=False, log_config=None
     )

@@ -325,3 +325,19 @@ async def test_a_response_that_an_earlier_version_kept_in_one_piece_is_read() ->
         await store.put("a/responses", "resp_1", kept)
         found = await responses.ResponseStore(store).get("a", "resp_1")
         assert found == msgspec.structs.replace(response, input_items=(item,) * items)
+
+
+@pytest.mark.parametrize("sized", [True, False])
+async def test_a_kept_response_is_bounded_by_what_it_becomes(sized: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compressed, it says nothing of that, and may lack its size."""
+    monkeypatch.setattr(packed_responses, "_MAX_ENTRY", 1_000_000 if sized else 1)
+    store = open_store("memory", Retention())
+    kept = responses.ResponseStore(store)
+    item = {"type": "message", "role": "user", "content": "word " * (300_000 if sized else 3)}
+    response = StoredResponse(id="resp_1", created=1, document=b'{"output":[]}', input_items=(item,))
+    with pytest.raises(StoreError):
+        await kept.put("a", response)
+    packer = zstandard.ZstdCompressor(write_content_size=sized)
+    await store.put("a/responses", "resp_1", packer.compress(msgspec.msgpack.encode(response)))
+    with pytest.raises(StoreError):
+        await kept.get("a", "resp_1")

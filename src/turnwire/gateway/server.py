@@ -172,7 +172,12 @@ class ServerComplaints(logging.Filter):
 def server_config(gateway: Gateway) -> uvicorn.Config:
     """How uvicorn serves a gateway."""
     settings = gateway.settings
-    bounds = HttpBounds(head_bytes=settings.max_head, headers=settings.max_headers, request_s=settings.request_timeout)
+    bounds = HttpBounds(
+        head_bytes=settings.max_head,
+        headers=settings.max_headers,
+        request_s=settings.request_timeout,
+        stall_s=settings.stall_timeout,
+    )
     return uvicorn.Config(
         create_app(gateway),
         http=bounded_http(bounds),

@@ -61,6 +61,11 @@ def _bounded(pieces: Iterator[bytes], name: str, limit: int) -> bytes:
     return b"".join(out)
 
 
+def _too_many() -> TurnFailure:
+    said = f"content-encoding: at most {_MAX_MEMBERS:,} compressed bodies in one; send one"
+    return TurnFailure("invalid_request", said, code="bad_encoding")
+
+
 def _zstd(body: bytes) -> Iterator[bytes]:
     # A streaming client's frame states no content size, so the whole-buffer call cannot be used; and only the
     # incremental object says whether the frame was whole. Small slices bound what one call can expand to.
@@ -77,7 +82,7 @@ def _zstd(body: bytes) -> Iterator[bytes]:
         at -= len(unpacker.unused_data)
         if at >= len(view):
             return
-    raise EOFError
+    raise _too_many()
 
 
 def _zlib(window: int) -> Callable[[bytes], Iterator[bytes]]:
@@ -100,20 +105,25 @@ def _zlib(window: int) -> Callable[[bytes], Iterator[bytes]]:
             at -= len(unpacker.unused_data)
             if at >= len(view):
                 return
-        raise EOFError
+        raise _too_many()
 
     return read
 
 
 def _brotli(body: bytes) -> Iterator[bytes]:
+    # What it has not used of its input it copies at each call, so it is given little at a time.
     unpacker = brotli.Decompressor()
-    piece = unpacker.process(body, output_buffer_limit=_CHUNK)
-    yield piece
+    view = memoryview(body)
+    at = 0
     while not unpacker.is_finished():
-        piece = unpacker.process(b"", output_buffer_limit=_CHUNK)
-        if not piece and not unpacker.is_finished():
+        given = view[at : at + _CHUNK] if unpacker.can_accept_more_data() else view[:0]
+        at += len(given)
+        piece = unpacker.process(bytes(given), output_buffer_limit=_CHUNK)
+        if not given and not piece and not unpacker.is_finished():
             raise EOFError
         yield piece
+    if at < len(view):
+        raise EOFError
 
 
 _READERS: Mapping[str, Callable[[bytes], Iterator[bytes]]] = {

@@ -1,10 +1,11 @@
 """A client's connection: HTTP/1.1 as uvicorn's server speaks it here, and the bounds on what comes over it.
 
 Promise: a head over its limits is answered 431, a request that does not arrive whole in time 408, and what is no HTTP
-400, all before the application sees them. An answer reaches a client that is still sending, or that reads slowly; a
-connection that is being closed is gone once its peer takes nothing more for a while. Requests that are sent ahead are
-answered in their order. Of uvicorn's settings it knows those that the gateway makes. This leans on parts of uvicorn
-that are not its public interface, so its version is pinned.
+400, all before the application sees them. An answer reaches a client that is still sending, or that reads slowly (over
+TLS, what it has not taken half a minute after the end is lost); a connection whose peer takes nothing more for a while
+is gone, also while it is being closed. Requests that are sent ahead are answered in their order. Of uvicorn's settings
+it knows those that the gateway makes. This leans on parts of uvicorn that are not its public interface, so its version
+is pinned.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 from websockets.exceptions import HeaderLineTooLong, RequestLineTooLong, TooManyHeaders
+from websockets.frames import Frame
 
 from turnwire.gateway.door.exchange import DIRECT, Exchange, status_line
 
@@ -37,12 +39,13 @@ _ASGI = {"version": "3.0", "spec_version": "2.3"}
 
 class HttpBounds(msgspec.Struct, frozen=True, kw_only=True):
     """`head_bytes` counts the request line and all headers, `headers` their number; `request_s` is the time from a
-    request's first byte (or from connecting) to its last; `linger_s` the time in which a peer has to take something of
-    what was still to be sent."""
+    request's first byte (or from connecting) to its last; a peer has to take something of what is to be sent within
+    `stall_s`, and of what was still to be sent when it was closed within `linger_s`."""
 
     head_bytes: int
     headers: int
     request_s: float
+    stall_s: float
     linger_s: float = 30.0
 
 
@@ -136,7 +139,10 @@ class _BoundedHttp(asyncio.Protocol):
             return
         self._leaving = True
         self.resume_reading()
-        if self.transport.can_write_eof():
+        if not self.transport.can_write_eof():
+            # TLS: what it sends is not looked into any more, so that neither is where it ends.
+            self._expect(min(self.bounds.linger_s, self.bounds.request_s))
+        else:
             try:
                 self.transport.write_eof()
             except OSError:
@@ -163,13 +169,28 @@ class _BoundedHttp(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._set_stuck(True)
-        if self._answering is not None and self._answering.listener is not None:
+        if self._answering is None:
+            return
+        if self._answering.listener is not None:
             self._answering.listener.pause()
+        else:
+            # Whoever listens has a clock of its own.
+            self.loop.call_later(self.bounds.stall_s, self._stalls, self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         self._set_stuck(False)
         if self._answering is not None and self._answering.listener is not None:
             self._answering.listener.resume()
+
+    def _stalls(self, left: int) -> None:
+        """Cut the answer of a client that takes nothing of it."""
+        if not self.stuck or self.transport.is_closing():
+            return
+        size = self.transport.get_write_buffer_size()
+        if size == left:
+            self.transport.abort()
+        else:
+            self.loop.call_later(self.bounds.stall_s, self._stalls, size)
 
     def _set_stuck(self, stuck: bool) -> None:
         self.stuck = stuck
@@ -396,9 +417,27 @@ class _BoundedSocket(WebSocketsSansIOProtocol):
     def handle_parser_exception(self) -> None:
         if self.conn.close_sent is not None:
             super().handle_parser_exception()
+            self._closes()
         elif self.handshake_initiated:
             # There is no frame to say it in before the handshake is answered.
             self.transport.close()
+
+    def handle_close(self, event: Frame) -> None:
+        super().handle_close(event)
+        self._closes()
+
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        self._closes()
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        self._closes()
+
+    def _closes(self) -> None:
+        """The application may still wait until the peer reads."""
+        if self.transport.is_closing():
+            _see_off(self.transport, self.loop, self.bounds.linger_s)
 
     async def run_asgi(self) -> None:
         try:

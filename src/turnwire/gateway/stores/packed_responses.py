@@ -2,18 +2,19 @@
 
 Promise: what responses of one conversation have in common, the items that they were asked with and the instructions and
 tools that they repeat, is compressed once as long as it is among the decoded parts. What a large response takes is done
-beside the event loop; what is read is bounded.
+beside the event loop; what is kept and read is bounded.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
 import zstandard
 
+from turnwire.gateway.stores.store import StoreError
 from turnwire.protocols.fields.decoded import DecodedParts
 from turnwire.protocols.responses import ResponseJson, StoredResponse
 
@@ -91,6 +92,7 @@ class ResponsePacking:
             known[place] = _Part(held, frame, (3 if kind == self._runs else 2) * len(data))
             parts.put(kind, key, known[place])
         frames = [part.packed for part in known]
+        _size([*frames, fresh[-1]])
         pieces = [(place, frame) for (place, _), frame in zip(cuts, frames[len(runs) :], strict=True)]
         return _encode(_Kept(frames[: len(runs)], fresh[-1], pieces))
 
@@ -98,8 +100,7 @@ class ResponsePacking:
         """The response that was packed."""
         kept = _KEPT.decode(data) if data[:4] != zstandard.FRAME_HEADER else _Kept([], data)
         frames = [*kept.runs, *[frame for _, frame in kept.pieces], kept.rest]
-        size = sum(map(zstandard.frame_content_size, frames))
-        if size > _LARGE:
+        if _size(frames) > _LARGE:
             *parts, rest = await asyncio.to_thread(lambda: [_expanded(frame) for frame in frames])
         else:
             *parts, rest = map(_expanded, frames)
@@ -109,6 +110,14 @@ class ResponsePacking:
         places = [place for place, _ in kept.pieces]
         document = _joined(response.document, zip(places, pieces, strict=True))
         return msgspec.structs.replace(response, document=document, input_items=(*items, *response.input_items))
+
+
+def _size(frames: Sequence[bytes]) -> int:
+    """How many bytes the frames become; StoreError where that is too much, or they do not say it."""
+    sizes = list(map(zstandard.frame_content_size, frames))
+    if min(sizes) < 0 or sum(sizes) > _MAX_ENTRY:
+        raise StoreError(f"A response takes more than {_MAX_ENTRY:,} bytes, or does not say how many.")
+    return sum(sizes)
 
 
 def _cut(said: ResponseJson) -> tuple[bytes, list[tuple[int, bytes]]]:
@@ -143,4 +152,4 @@ def _packed(raw: bytes) -> bytes:
 
 
 def _expanded(packed: bytes) -> bytes:
-    return zstandard.ZstdDecompressor().decompress(packed, max_output_size=_MAX_ENTRY)
+    return zstandard.ZstdDecompressor().decompress(packed)
