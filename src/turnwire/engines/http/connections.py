@@ -7,9 +7,7 @@ closed, or that says anything unasked, is dropped; idle ones are bounded in numb
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import socket
 import ssl
 from typing import Protocol, cast
 from urllib.parse import urlsplit
@@ -23,9 +21,6 @@ _KEEPALIVE_SECONDS = 2.0
 """Below the five seconds after which uvicorn drops an idle connection."""
 
 _IDLE_LIMIT = 512
-
-_QUICKACK: int | None = getattr(socket, "TCP_QUICKACK", None)
-"""Linux only."""
 
 _PORTION = 64 * 1024
 """What is taken from one connection before the others have their turn."""
@@ -75,7 +70,7 @@ class Connection(asyncio.Protocol):
     """One connection. `exchange` is set while a request is under way; `used` once it has carried one. A large read is
     handed on in portions, one in each turn of the event loop."""
 
-    __slots__ = ("_owner", "_paused", "_rest", "_socket", "exchange", "since", "transport", "used")
+    __slots__ = ("_owner", "_paused", "_rest", "exchange", "since", "transport", "used")
 
     transport: asyncio.Transport
 
@@ -89,16 +84,10 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        self._socket: socket.socket | None = transport.get_extra_info("socket")
 
     def send(self, request: bytes) -> None:
         """Send a request."""
         self.transport.write(request)
-        if _QUICKACK is not None and self._socket is not None:
-            # What is read is acknowledged with what comes next: each acknowledgement of its own is a packet, and for
-            # a stream of tokens there would be one for each.
-            with contextlib.suppress(OSError):
-                self._socket.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 0)
 
     def data_received(self, data: bytes) -> None:
         exchange = self.exchange
