@@ -29,9 +29,9 @@ class MessageFacts(msgspec.Struct, frozen=True, gc=False):
     """`turns` counts assistant turns, of which adjacent messages are one, and `characters` those of the text that every
     template shows: all but the model's. `images` are in the order of the prompt, `size` is roughly the bytes. `answers`
     are the places of assistant messages, `thoughtful` of those with thoughts; the running tool loop begins at `loop`,
-    after the last user message that brings no results; the last one with words is at `worded`, -1 where there is none;
-    `opening` names the first user message. `silent`: some message holds nothing. `plain`: a system text perhaps, then
-    questions or single results and answers by turns, with nothing in them that prompts leave out."""
+    after the last user message that brings no results; `opening` names the first user message. `silent`: some message
+    holds nothing. `plain`: a system text perhaps, then questions or single results and answers by turns, with nothing
+    in them that prompts leave out."""
 
     messages: tuple[Message, ...] = ()
     turns: int = 0
@@ -41,7 +41,6 @@ class MessageFacts(msgspec.Struct, frozen=True, gc=False):
     answers: tuple[int, ...] = ()
     thoughtful: tuple[int, ...] = ()
     loop: int = 0
-    worded: int = -1
     opening: str = _named(None)
     silent: bool = False
     plain: bool = True
@@ -60,7 +59,7 @@ def _learnt(before: MessageFacts | None, messages: tuple[Message, ...]) -> Messa
     start = len(known.messages)
     last = messages[start - 1].role if start else ""
     turns, characters, size = known.turns, known.characters, known.size
-    loop, worded, opening, silent, plain = known.loop, known.worded, known.opening, known.silent, known.plain
+    loop, opening, silent, plain = known.loop, known.opening, known.silent, known.plain
     images: list[ImageBlock] = []
     answers: list[int] = []
     thoughtful: list[int] = []
@@ -82,8 +81,6 @@ def _learnt(before: MessageFacts | None, messages: tuple[Message, ...]) -> Messa
             characters += _shown(message)
             if message.role == "user" and ToolResultBlock not in kinds:
                 loop = place + 1
-            if message.role == "user" and TextBlock in kinds and message.text:
-                worded = place
         last = message.role
     return MessageFacts(
         messages,
@@ -94,7 +91,6 @@ def _learnt(before: MessageFacts | None, messages: tuple[Message, ...]) -> Messa
         known.answers + tuple(answers),
         known.thoughtful + tuple(thoughtful),
         loop,
-        worded,
         opening,
         silent,
         plain,
