@@ -53,7 +53,13 @@ def variant(**changes: Any) -> HFTokenizer:
     return from_library(tokenizers.Tokenizer.from_str(json.dumps(whole)), name="variant")
 
 
-def metaspace(scheme: str) -> HFTokenizer:
+def added(token: int, content: str) -> dict[str, Any]:
+    """A control token as a file has it."""
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return {"id": token, "content": content, "special": True, **flags}
+
+
+def metaspace(scheme: str, *added: str | tokenizers.AddedToken) -> HFTokenizer:
     vocab = {"<unk>": 0, **{char: 1 + place for place, char in enumerate("▁abcdefghijklmnopqrstuvwxyz<>|_/\n")}}
     merges = []
     for left, right in (("▁", "a"), ("a", "b"), ("▁", "b"), ("▁", "w"), ("o", "r"), ("▁w", "or"), ("▁", "▁")):
@@ -62,7 +68,7 @@ def metaspace(scheme: str) -> HFTokenizer:
     inner = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocab, merges=merges, unk_token="<unk>", fuse_unk=True))
     inner.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(prepend_scheme=scheme, split=False)
     inner.decoder = tokenizers.decoders.Metaspace(prepend_scheme=scheme, split=False)
-    inner.add_special_tokens(["<|im_start|>", "<|im_end|>"])
+    inner.add_special_tokens(list(added) or ["<|im_start|>", "<|im_end|>"])
     return from_library(inner, name=scheme)
 
 
@@ -91,6 +97,11 @@ VARIANTS = {
     "blank first": metaspace("first"),
     "blank always": metaspace("always"),
     "blank never": metaspace("never"),
+    "blank first, one begins another": metaspace("first", "<|im_", "<|im_end|>", "<think>"),
+    "blank first, all begin another": metaspace(
+        "first", "<|im_", tokenizers.AddedToken("<|im_end|>", special=True, rstrip=True)
+    ),
+    "overlapping": variant(added_tokens=[added(1, "<|im_end|>"), added(2, "_<|im_"), added(3, " <think>")]),
 }
 
 
@@ -108,6 +119,29 @@ def test_always_the_ids_of_the_whole_text(name: str, data: st.DataObject) -> Non
             assert cached.encode(text) == tokenizer.encode(text)
     finally:
         prefix_cache._LONG = before
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@settings(max_examples=40)
+@given(text=TEXTS)
+def test_text_is_cut_only_where_that_changes_no_token(name: str, text: str) -> None:
+    tokenizer = VARIANTS[name]
+    for at in range(1, len(text)):
+        if tokenizer.may_cut(text, at):
+            assert tokenizer.encode(text) == tokenizer.encode(text[:at]) + tokenizer.encode(text[at:])
+
+
+def test_a_token_that_began_before_is_not_cut() -> None:
+    overlapping = VARIANTS["overlapping"]
+    assert overlapping.may_cut("a<|im_end|>", 1)
+    assert not overlapping.may_cut("a_<|im_end|>", 2)
+
+
+def test_what_stands_behind_a_marker_is_not_read_as_the_rest_of_a_longer_one() -> None:
+    for name in ("blank first, one begins another", "blank first, all begin another"):
+        tokenizer = VARIANTS[name]
+        for text in ("<think>end|>ab", "<|im_ab<|im_end|>  ab", "<|im_end|> ab<|im_ab"):
+            assert PrefixTokenizer(tokenizer).encode(text) == tokenizer.encode(text), (name, text)
 
 
 def conversation(turns: int) -> str:
@@ -172,7 +206,9 @@ def test_it_is_a_tokenizer_like_the_one_inside() -> None:
 
 def test_cuts_are_taken_only_where_they_are_known_to_be_safe() -> None:
     safe = {name for name, tokenizer in VARIANTS.items() if tokenizer.cuts.after_letter}
-    assert safe == {"own", "normal form", "compatibility form", "added late", "no added tokens", "digits"}
+    assert safe == {
+        *("own", "normal form", "compatibility form", "added late", "no added tokens", "digits", "overlapping"),
+    }
 
 
 def test_memory_must_be_some() -> None:

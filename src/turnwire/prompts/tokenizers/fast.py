@@ -53,7 +53,8 @@ class FastTokenizer(threading.local):
 
 
 class FastEncoder:
-    """It as an `Encoder`; `plainly` encodes text in which no control token is recognised."""
+    """The faster library's tokenizer as an `Encoder`; `plainly` encodes text in which no control token is
+    recognised."""
 
     fast = True
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Protocol
 
 from turnwire.prompts.prompt import Detokenizer
@@ -67,7 +68,10 @@ class HFTokenizer:
         return encode_around(text, literal, self.markers, self.encode, self.encode_plain)
 
     def may_cut(self, text: str, at: int) -> bool:
-        return text.startswith(self._clean, at) if text[at : at + 1] in self._clean_first else False
+        if text[at : at + 1] not in self._clean_first or not text.startswith(self._clean, at):
+            return False
+        # A token that began before would go on here.
+        return at == 0 or text[at - 1 : at + 1] not in self._inside
 
     @cached_property
     def _clean(self) -> tuple[str, ...]:
@@ -78,6 +82,12 @@ class HFTokenizer:
     @cached_property
     def _clean_first(self) -> frozenset[str]:
         return frozenset(text[0] for text in self._clean)
+
+    @cached_property
+    def _inside(self) -> frozenset[str]:
+        """The pairs of characters in added tokens of which the second one may begin a token."""
+        pairs = (pair for text in self.special_tokens for pair in map("".join, pairwise(text)))
+        return frozenset(pair for pair in pairs if pair[1] in self._clean_first)
 
     def encode_plain(self, text: str, first: bool) -> list[int]:
         """The ids of text without a single control token, whatever it spells. `first`: it begins its text."""

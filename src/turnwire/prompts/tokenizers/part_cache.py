@@ -10,7 +10,8 @@ import re
 import sys
 from array import array
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from threading import Lock
 from typing import Protocol
 
@@ -70,7 +71,7 @@ class PrefixTokenizer:
         self._direct: bool = getattr(inner, "fast", False)
         # A marker put before every part that does not come first, where the tokenizer tells the two apart. A first
         # part never starts with it: it would have been cut there.
-        self._anchor = next(iter(self._cuts.clean), "") if self._cuts.first_differs else ""
+        self._anchor = _anchor(self._cuts.clean, inner.special_tokens) if self._cuts.first_differs else ""
         self._known: OrderedDict[str, array[int]] = OrderedDict()
         self._bytes = 0
         self._found = 0
@@ -143,6 +144,8 @@ class PrefixTokenizer:
     def _parts(self, text: str) -> list[str]:
         """The text in parts whose tokens are independent of each other, the markers among them."""
         markers = self._cuts.markers
+        if self._cuts.first_differs and not self._anchor:
+            return [text] if text else []
         whole = [text] if markers is None else self._at_clean_markers(markers.split(text))
         if self._anchor:
             clean = self._cuts.clean
@@ -193,6 +196,13 @@ class PrefixTokenizer:
                 part, ids = self._known.popitem(last=False)
                 self._bytes -= _size(part, ids)
         return found
+
+
+def _anchor(clean: Iterable[str], added: Iterable[str]) -> str:
+    """A clean marker that is the beginning of no other added token: whatever is put behind it, it is read as itself.
+    Empty where there is none."""
+    begins = {one for one, following in pairwise(sorted(added)) if following.startswith(one)}
+    return next((marker for marker in clean if marker not in begins), "")
 
 
 def _size(part: str, ids: array[int]) -> int:
