@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+from collections.abc import Sequence
 from typing import Any
 from unittest import mock
 
@@ -156,14 +158,35 @@ def test_what_is_known_of_calls_is_bounded() -> None:
     assert len(known) <= 256
 
 
-def test_large_tools_are_not_kept_with_what_is_known_of_their_calls() -> None:
-    large = Tool(name="Report", description="Reports. " * 10_000)
-    calls, openings = WrittenCalls(), Openings()
-    for tool in (TOOL, large):
-        call = ToolCallBlock(id="1", name=tool.name, arguments='{"path":"a"}')
-        assert calls.of([call], (tool,), (), lambda blocks: str(blocks)) == str([call])
-        openings.put("", (tool,), {}, "<user>")
-        assert (len(calls), len(openings)) == (1, 1)
+def test_of_tools_nothing_is_kept_with_what_is_known_of_their_calls() -> None:
+    calls, openings, written = WrittenCalls(), Openings(), list[str]()
+
+    def write(blocks: Sequence[Block]) -> str:
+        written.append(str(blocks))
+        return written[-1]
+
+    for _ in range(3):  # equal tools in other objects, as each process of a client sends them
+        tools = (msgspec.structs.replace(TOOL, description="Writes. " * 10_000),)
+        assert openings.get("", tools, {}) == ("<user>" if written else None)
+        calls.of([CALL], tools, (), write)
+        openings.put("", tools, {}, "<user>")
+    assert (len(calls), len(openings), len(written)) == (1, 1, 2)  # the call, and a sample of such calls
+    calls.of([CALL], (TOOL,), (), write)
+    assert openings.get("", (TOOL,), {}) is None
+    assert len(written) == 4
+    assert reached(calls, Tool) == reached(openings, Tool) == 0
+
+
+def reached(known: object, kind: type) -> int:
+    """How many objects of a kind are held by what is known."""
+    seen, todo, count = set[int](), [known], 0
+    while todo:
+        held = todo.pop()
+        if id(held) not in seen and not isinstance(held, type):
+            seen.add(id(held))
+            count += isinstance(held, kind)
+            todo += gc.get_referents(held)
+    return count
 
 
 def asked(builder: PromptBuilder) -> Prompt:

@@ -16,6 +16,7 @@ from turnwire.prompts.templates.messages import CallNames, calls_of, dress, dres
 from turnwire.prompts.templates.probing.samples import mark, markers
 from turnwire.prompts.templates.template import Renderer, TemplateFailure, TemplateMessage
 from turnwire.prompts.templates.traits import TemplateTraits
+from turnwire.tool_sets import tool_set
 from turnwire.turns import Message, Note, Tool, ToolCallBlock, ToolResultBlock
 
 __all__ = ["Openings", "TemplateSplicer", "Text", "UnknownTurnEnd"]
@@ -23,7 +24,7 @@ __all__ = ["Openings", "TemplateSplicer", "Text", "UnknownTurnEnd"]
 _STUB, _NEXT = mark("Stub"), mark("Next")
 _OVERLAP = 256
 _MOST_OPENINGS = 64
-_LONGEST_OPENING = 65_536  # with its tools, packed: they are kept with it
+_LONGEST_OPENING = 65_536
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -43,27 +44,25 @@ class Openings:
     May be shared by threads."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, tuple[tuple[Tool, ...], str]] = {}
+        self._known: dict[bytes, str] = {}
 
     def get(self, stamp: str, tools: Sequence[Tool], args: Mapping[str, Any]) -> str | None:
-        """What it writes for these very tools at the time of `stamp`, None where that is not known."""
-        found = self._known.get(_opening_key(stamp, tools, args))
-        same = found is not None and all(one is other for one, other in zip(found[0], tools, strict=True))
-        return found[1] if found is not None and same else None
+        """What it writes for these tools at the time of `stamp`, None where that is not known."""
+        return self._known.get(_opening_key(stamp, tools, args))
 
     def put(self, stamp: str, tools: Sequence[Tool], args: Mapping[str, Any], opening: str) -> None:
-        if len(opening) + len(_encode(tools)) > _LONGEST_OPENING:
+        if len(opening) > _LONGEST_OPENING:
             return
         if len(self._known) >= _MOST_OPENINGS:
             self._known.clear()
-        self._known[_opening_key(stamp, tools, args)] = (tuple(tools), opening)
+        self._known[_opening_key(stamp, tools, args)] = opening
 
     def __len__(self) -> int:
         return len(self._known)
 
 
 def _opening_key(stamp: str, tools: Sequence[Tool], args: Mapping[str, Any]) -> bytes:
-    return _encode((stamp, [tool.name for tool in tools], sorted(args.items())))
+    return _encode((stamp, tool_set(tools).digest(), sorted(args.items())))
 
 
 class TemplateSplicer:

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from turnwire.prompts.templates.probing.samples import mark
+from turnwire.tool_sets import tool_set
 from turnwire.turns import Block, TextBlock, Tool, ToolCallBlock
 
 __all__ = ["WrittenCalls"]
@@ -27,7 +28,7 @@ _MOST_WORDS = 32
 _PLAIN = re.compile(r"[A-Za-z/_.~](?:[\w /.~:,;=+@#*()?!^-]*[\w/.~)*-])?", re.ASCII)
 _NOT_WORDS = frozenset(("true", "false", "null", "none", "nan", "inf", "infinity", "undefined"))
 _LONGEST_FORM = 4096
-_MOST_TOOL_BYTES = 16_384  # of the tools of a form, packed: they are kept with it
+_UNKNOWN: list[str] = []
 _encode = msgspec.msgpack.Encoder().encode
 _to_json = msgspec.json.Encoder().encode
 
@@ -39,54 +40,40 @@ class _Form(msgspec.Struct, frozen=True, gc=False):
     words: list[str]
 
 
-class _Written(msgspec.Struct, frozen=True, gc=False):
-    """What is written around the words of a form that calls these very tools; None where that cannot be told."""
-
-    tools: tuple[Tool, ...]
-    around: list[str] | None
-
-
 class WrittenCalls:
-    """The forms asked about last."""
+    """The forms asked about last, and what is written around the words of each; None where that cannot be told."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, _Written] = {}
+        self._known: dict[bytes, list[str] | None] = {}
 
     def of(self, blocks: Sequence[Block], tools: Sequence[Tool], about: Sequence[Any], write: Write) -> str | None:
         """What `write` gives for the blocks, which call `tools`; `about` is what else that depends on."""
         form = _form(blocks)
         if form is None:
             return write(blocks)
-        key = _encode((form.shape, [tool.name for tool in tools], about))
+        key = _encode((form.shape, tool_set(tools).digest(), about))
         if len(key) > _LONGEST_FORM:
             return write(blocks)
-        known = self._known.get(key)
-        if known is None or not all(one is other for one, other in zip(known.tools, tools, strict=True)):
-            written = write(blocks)
-            if len(_encode(tools)) <= _MOST_TOOL_BYTES:
-                self._learn(key, blocks, form, tools, written, write)
-            return written
-        return write(blocks) if known.around is None else _filled(known.around, form.words)
+        around = self._known.get(key, _UNKNOWN)
+        if around is None:
+            return write(blocks)
+        if around is not _UNKNOWN:
+            return _filled(around, form.words)
+        written = write(blocks)
+        self._learn(key, blocks, form, written, write)
+        return written
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def _learn(
-        self,
-        key: bytes,
-        blocks: Sequence[Block],
-        form: _Form,
-        tools: Sequence[Tool],
-        written: str | None,
-        write: Write,
-    ) -> None:
+    def _learn(self, key: bytes, blocks: Sequence[Block], form: _Form, written: str | None, write: Write) -> None:
         marks = [mark(f"Word{number:02}") for number in range(len(form.words))]
         around = _around(write(_with_words(blocks, marks)), marks)
         if around is not None and _filled(around, form.words) != written:
             around = None
         if len(self._known) >= _MOST_FORMS:
             self._known.clear()
-        self._known[key] = _Written(tuple(tools), around)
+        self._known[key] = around
 
 
 def _form(blocks: Sequence[Block]) -> _Form | None:
