@@ -441,26 +441,35 @@ def test_who_reads_slowly_gets_all_of_an_answer_before_its_connection_is_closed(
     run(main())
 
 
-@pytest.mark.parametrize("kind", ["http", "closed by the peer", "closed by the server"])
-def test_an_application_does_not_wait_for_ever_for_a_peer_that_reads_nothing(run: Run, kind: str) -> None:
-    ends: list[BaseException | None] = []
+@pytest.mark.parametrize(
+    ("kind", "half"),
+    [
+        ("http", False),
+        ("http", True),
+        ("closed by the peer", False),
+        ("closed by the server", False),
+        ("socket", True),
+    ],
+)
+def test_an_application_does_not_wait_for_ever_for_a_peer_that_reads_nothing(run: Run, kind: str, half: bool) -> None:
+    """Nor where it has closed its `half` of the connection."""
+    over: list[BaseException | None] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await send({"type": "http.response.start", "status": 200, "headers": []})
-        else:
-            await receive()
-            await send({"type": "websocket.accept"})
         try:
-            for _ in range(40):
-                if scope["type"] == "http":
+            if scope["type"] == "http":
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+                for _ in range(40):
                     await send({"type": "http.response.body", "body": bytes(500_000), "more_body": True})
-                else:
+            else:
+                await receive()
+                await send({"type": "websocket.accept"})
+                for _ in range(40):
                     await send({"type": "websocket.send", "bytes": bytes(500_000)})
         except BaseException as error:
-            ends.append(error)
+            over.append(error)
             raise
-        ends.append(None)
+        over.append(None)
 
     async def main() -> None:
         async with serving(app) as (server, _):
@@ -471,13 +480,102 @@ def test_an_application_does_not_wait_for_ever_for_a_peer_that_reads_nothing(run
                 await asyncio.sleep(0.2)
                 if kind == "closed by the peer":
                     peer.sendall(b"\x88\x80mask")
+                if half:
+                    peer.shutdown(socket.SHUT_WR)
                 server.should_exit = kind == "closed by the server"
                 async with asyncio.timeout(10):
                     while server.server_state.connections or server.server_state.tasks:
                         await asyncio.sleep(0.01)
-        assert len(ends) == 1
+        assert len(over) == 1
 
     run(main())
+
+
+def test_a_request_behind_a_direct_answer_that_nobody_takes_does_not_wait_for_ever(run: Run) -> None:
+    class Listening:
+        def pause(self) -> None: ...
+        def resume(self) -> None: ...
+        def gone(self) -> None: ...
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/b":
+            await echo(scope, receive, send)
+            return
+        exchange = scope["extensions"][DIRECT]
+        exchange.listen(Listening())
+        exchange.start([])
+        exchange.write_last(bytes(20_000_000))
+        exchange.finish()
+
+    async def main() -> None:
+        async with serving(app) as (server, _):
+            with socket.create_connection(server.servers[0].sockets[0].getsockname()) as peer:
+                peer.sendall(GET + LAST)
+                await asyncio.sleep(0.2)
+                async with asyncio.timeout(10):
+                    while server.server_state.connections or server.server_state.tasks:
+                        await asyncio.sleep(0.01)
+
+    run(main())
+
+
+def test_a_client_that_took_all_in_between_is_not_one_that_takes_nothing() -> None:
+    """However often as much waits for it as did before."""
+    heard: list[str] = []
+
+    class Steady(asyncio.Transport):
+        def get_write_buffer_size(self) -> int:
+            return 70_000
+
+        def is_closing(self) -> bool:
+            return bool(heard)
+
+        def abort(self) -> None:
+            heard.append("abort")
+
+    class Clock:
+        """An event loop whose timers ring when they are told to."""
+
+        def __init__(self) -> None:
+            self.rings: list[Callable[[], None]] = []
+
+        def time(self) -> float:
+            return 0.0
+
+        def call_later(self, _: float, call: Callable[..., None], *args: Any) -> Any:
+            def ring() -> None:
+                call(*args)
+
+            class Handle:
+                def cancel(handle) -> None:
+                    if ring in self.rings:
+                        self.rings.remove(ring)
+
+            self.rings.append(ring)
+            return Handle()
+
+        def call_at(self, _: float, call: Callable[..., None]) -> Any: ...
+
+        def pass_by(self) -> None:
+            rings, self.rings = self.rings, []
+            for ring in rings:
+                ring()
+
+    clock = Clock()
+    bounds = HttpBounds(head_bytes=4096, headers=50, request_s=30.0, stall_s=30.0)
+    connection: Any = bounded_http(bounds)(uvicorn.Config(echo), ServerState(), {}, clock)  # type: ignore[call-arg]
+    connection.connection_made(Steady())
+    for _ in range(3):
+        connection.pause_writing()
+        connection.resume_writing()
+    connection.pause_writing()
+    assert len(clock.rings) == 1
+    connection.resume_writing()
+    clock.pass_by()
+    assert not heard
+    connection.pause_writing()
+    clock.pass_by()
+    assert heard == ["abort"]
 
 
 def test_over_tls_a_refused_client_that_is_still_sending_hears_the_end(run: Run) -> None:
@@ -801,6 +899,71 @@ def test_what_is_no_frame_ends_a_websocket_that_is_not_accepted_yet(run: Run, ca
                 assert await reader.read() == b""
             writer.close()
         assert not [record for record in caplog.records if record.exc_info]
+
+    run(main())
+
+
+def frame(opcode: int, data: bytes) -> bytes:
+    """A frame of a client, masked with zeros."""
+    return bytes((opcode, 0x80 | len(data), 0, 0, 0, 0)) + data
+
+
+def test_a_peer_that_reads_nothing_is_owed_the_answer_to_its_last_ping_only(run: Run) -> None:
+    async def main() -> None:
+        waiting = asyncio.Event()
+        sizes: list[int] = []
+
+        async def talking(scope: Scope, receive: Receive, send: Send) -> None:
+            await receive()
+            await send({"type": "websocket.accept"})
+            for _ in range(20):
+                waiting.set()
+                await send({"type": "websocket.send", "bytes": bytes(1_000_000)})
+            await send({"type": "websocket.close"})
+
+        async with serving(talking) as (server, _):
+            reader, writer = await asyncio.open_connection(*server.servers[0].sockets[0].getsockname(), limit=1)
+            writer.write(UPGRADE)
+            await waiting.wait()
+            await asyncio.sleep(0.2)
+            (connection,) = server.server_state.connections
+            for _ in range(50):
+                sizes.append(connection.transport.get_write_buffer_size())  # type: ignore[union-attr]
+                writer.write(frame(0x89, b"p" * 100) * 1000)
+                await writer.drain()
+            writer.write(frame(0x89, b"the last"))
+            await asyncio.sleep(0.2)
+            sizes.append(connection.transport.get_write_buffer_size())  # type: ignore[union-attr]
+            assert len(set(sizes)) == 1
+            async with asyncio.timeout(10):
+                told = bytearray()
+                while data := await reader.read(1 << 20):
+                    told += data
+                    if told.endswith(b"\x88\x02\x03\xe8"):
+                        writer.write(frame(0x88, b"\x03\xe8"))
+            writer.close()
+        assert told.count(b"\x8a\x08the last") == 1
+        assert len(told) < 20_300_000
+
+    run(main())
+
+
+def test_a_message_in_too_many_pieces_is_refused_and_one_in_many_is_read(run: Run) -> None:
+    async def main() -> None:
+        heard: list[Any] = []
+
+        async def hearing(scope: Scope, receive: Receive, send: Send) -> None:
+            await receive()
+            await send({"type": "websocket.accept"})
+            while (message := await receive())["type"] == "websocket.receive":
+                heard.append(message["bytes"])
+            heard.append(message["code"])
+
+        async with serving(hearing) as (_, talk):
+            many = frame(0x02, b"a") + frame(0x00, b"") * 60_000 + frame(0x80, b"b")
+            answer = await talk(UPGRADE, many, frame(0x02, b"c") + frame(0x00, b"") * 65_536, pause=0.1)
+            assert b"\x88\x14\x03\xf1too many fragments" in answer
+        assert heard == [b"ab", 1009]
 
     run(main())
 

@@ -34,6 +34,9 @@ log = logging.getLogger("turnwire.gateway")
 _AHEAD = 100
 """Requests that may wait behind the one that is answered; they are read in pieces, of which each may hold thousands."""
 
+_FRAGMENTS = 65_536
+"""Pieces that a WebSocket's message may come in; each of them takes memory, also an empty one."""
+
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 
 
@@ -72,6 +75,7 @@ class _BoundedHttp(asyncio.Protocol):
         self.transport: asyncio.Transport
         self.stuck = False
         self._unstuck: asyncio.Event | None = None
+        self._stalls: asyncio.TimerHandle | None = None
         self._reads = True
         self._parser: httptools.HttpRequestParser
         # The head that is being read: what is known of it and how large that is.
@@ -118,6 +122,10 @@ class _BoundedHttp(asyncio.Protocol):
         # They know the connection, as the connection knows them.
         self._answering = self._incoming = None
         del self._parser
+
+    def eof_received(self) -> None:
+        """The client says nothing more, for which the loop closes the connection."""
+        _see_off(self.transport, self.loop, self.bounds.linger_s)
 
     def shutdown(self) -> None:
         """The server ends: close now, or after the answer that is on its way."""
@@ -169,31 +177,34 @@ class _BoundedHttp(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._set_stuck(True)
-        if self._answering is None:
-            return
-        if self._answering.listener is not None:
+        self._watch(self.transport.get_write_buffer_size())
+        if self._answering is not None and self._answering.listener is not None:
             self._answering.listener.pause()
-        else:
-            # Whoever listens has a clock of its own.
-            self.loop.call_later(self.bounds.stall_s, self._stalls, self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         self._set_stuck(False)
         if self._answering is not None and self._answering.listener is not None:
             self._answering.listener.resume()
 
-    def _stalls(self, left: int) -> None:
-        """Cut the answer of a client that takes nothing of it."""
-        if not self.stuck or self.transport.is_closing():
+    def _watch(self, left: int) -> None:
+        self._stalls = self.loop.call_later(self.bounds.stall_s, self._stalled, left)
+
+    def _stalled(self, left: int) -> None:
+        """Cut the answer of a client that takes nothing of it; whoever listens has a clock of its own for that."""
+        self._stalls = None
+        if self.transport.is_closing():
             return
         size = self.transport.get_write_buffer_size()
-        if size == left:
+        if size == left and (self._answering is None or self._answering.listener is None):
             self.transport.abort()
         else:
-            self.loop.call_later(self.bounds.stall_s, self._stalls, size)
+            self._watch(size)
 
     def _set_stuck(self, stuck: bool) -> None:
         self.stuck = stuck
+        if self._stalls is not None:
+            self._stalls.cancel()
+            self._stalls = None
         if not stuck and self._unstuck is not None:
             self._unstuck.set()
 
@@ -413,6 +424,35 @@ class _BoundedHttp(asyncio.Protocol):
 
 class _BoundedSocket(WebSocketsSansIOProtocol):
     bounds: ClassVar[HttpBounds]
+    # What a peer that does not read is still owed for its pings.
+    _pong = b""
+
+    def eof_received(self) -> None:
+        super().eof_received()
+        _see_off(self.transport, self.loop, self.bounds.linger_s)
+
+    def handle_ping(self) -> None:
+        if self.writable.is_set():
+            super().handle_ping()
+        elif answer := b"".join(self.conn.data_to_send()):
+            # Of the pings without an answer only the last one needs any.
+            self._pong = answer
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        pong, self._pong = self._pong, b""
+        if pong:
+            self.transport.write(pong)
+
+    def handle_cont(self, event: Frame) -> None:
+        if self.close_sent:
+            return
+        if len(self.frames) < _FRAGMENTS:
+            super().handle_cont(event)
+        else:
+            self.frames = []
+            self.conn.fail(1009, "too many fragments")
+            self.handle_parser_exception()
 
     def handle_parser_exception(self) -> None:
         if self.conn.close_sent is not None:
