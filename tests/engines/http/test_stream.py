@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from turnwire.engines.bridge import pull
@@ -19,6 +20,7 @@ from turnwire.engines.interface import (
     EngineError,
     EventBatch,
     GenerateRequest,
+    Generation,
     Hints,
     TokenBatch,
 )
@@ -222,6 +224,60 @@ async def test_a_refusal_whose_body_never_ends_is_told_all_the_same(monkeypatch:
     error = (await heard(answering(data, then_hang=True))).heard[-1]
     assert isinstance(error, EngineError)
     assert (error.kind, error.retry_after) == ("overloaded", 7.0)
+
+
+async def test_an_engine_that_ends_its_side_and_takes_no_request_does_not_answer() -> None:
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write_eof()
+        await asyncio.sleep(3600)
+
+    async with engine_at(handler) as engine, asyncio.timeout(10):
+        receiver = Recorder()
+        engine.submit(msgspec.structs.replace(request(), prompt_ids=[100_000] * 3_000_000), receiver)
+        await receiver.over.wait()
+        (error,) = receiver.heard
+        assert isinstance(error, EngineError)
+        assert error.kind == "unreachable"
+
+
+UNENDED = b'data: {"choices":[{"text":"two","token_ids":[2],"finish_reason":"length"}]}'
+LASTS = [UNENDED, UNENDED + b"\n\n", UNENDED + b"\n\n" + DONE]
+
+
+@pytest.mark.parametrize("last", LASTS, ids=["without its end", "whole", "before the end mark"])
+async def test_whoever_leaves_at_the_last_event_hears_nothing_more(last: bytes) -> None:
+    class Leaving(Recorder):
+        generation: Generation
+
+        def tokens(self, batch: TokenBatch) -> None:
+            super().tokens(batch)
+            if 2 in batch.ids:
+                self.generation.abort()
+
+    async with engine_at(answering(HEAD + chunk(TOKEN) + chunk(last) + LAST)) as engine, asyncio.timeout(10):
+        receiver = Leaving()
+        receiver.generation = engine.submit(request(), receiver)
+        while receiver.text != "onetwo":
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.05)
+        assert {type(one) for one in receiver.heard} == {TokenBatch}
+
+
+@pytest.mark.parametrize("last", LASTS, ids=["without its end", "whole", "before the end mark"])
+async def test_an_answer_whose_last_event_cannot_be_taken_is_no_success(last: bytes) -> None:
+    class Failing(Recorder):
+        def tokens(self, batch: TokenBatch) -> None:
+            if 2 in batch.ids:
+                raise OverflowError
+            super().tokens(batch)
+
+    async with engine_at(answering(HEAD + chunk(TOKEN) + chunk(last) + LAST)) as engine, asyncio.timeout(10):
+        receiver = Failing()
+        engine.submit(request(), receiver)
+        await receiver.over.wait()
+        error = receiver.heard[-1]
+        assert isinstance(error, EngineError)
+        assert error.kind == "internal"
 
 
 async def test_a_kept_connection_that_the_engine_had_dropped_is_replaced_once() -> None:

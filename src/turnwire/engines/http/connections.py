@@ -134,6 +134,8 @@ class Connection(asyncio.Protocol):
         self._hand_on_rest()
         if self.exchange is not None:
             self.exchange.ended()
+        # What of a request was not sent yet, an engine that has ended its side may never take.
+        asyncio.get_running_loop().call_soon(self.transport.abort)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._owner.forget(self)

@@ -263,6 +263,8 @@ class Stream:
         reading = self._reading
         if reading.end is None and reading.error is None and not self._events.done:
             self._last_event()
+            if self._over:
+                return
         if reading.error is not None:
             self._fail(reading.error)
             return
@@ -288,10 +290,13 @@ class Stream:
             batch = self._reading.feed(array) if array is not None else None
         except (*UNREADABLE, EngineError):
             return
-        if isinstance(batch, TokenBatch):
-            self._receiver.tokens(batch)
-        elif batch is not None:
-            self._receiver.events(batch)
+        try:
+            if isinstance(batch, TokenBatch):
+                self._receiver.tokens(batch)
+            elif batch is not None:
+                self._receiver.events(batch)
+        except Exception:
+            self._defect()
 
     def _refusing(self, data: bytes) -> None:
         """The body of an answer that is not a generation."""
