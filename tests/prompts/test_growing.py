@@ -36,6 +36,7 @@ from turnwire.turns import (
     Message,
     Note,
     ReasoningBlock,
+    Role,
     TextBlock,
     Thinking,
     Tool,
@@ -456,10 +457,26 @@ def test_a_growing_conversation_is_neither_asked_for_nor_tokenized_again() -> No
         messages = (*messages, answer, Message(role="user", blocks=(TextBlock(text=f"Go {step + 1}"),)))
 
 
-def test_neither_the_last_question_nor_the_generation_header_is_tokenized_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    builder = PromptBuilder(default_template(), PrefixTokenizer(own()))
+# Where the words of a message do not follow its control token at once, and where what precedes them looks like one.
+WIDE = """{%- for message in messages -%}
+{{- "<|im_start|>" + message.role + "\\n\\n" + message.content + "<|im_end|>\\n" -}}{%- endfor -%}
+{%- if add_generation_prompt -%}{{- "<|im_start|>assistant\\n\\n" -}}{%- endif -%}"""
+NESTED = WIDE.replace("message.content", "'<said by=' + message.role + '>\\n<words>\\n' + message.content + '</words>'")
+TOOLS_LAST = """{%- for message in messages -%}
+{%- if loop.last -%}{{- "<|im_start|>tools\\n" + tools|tojson + "<|im_end|>\\n" -}}{%- endif -%}
+{{- "<|im_start|>" + message.role + "\\n\\n" + message.content + "<|im_end|>\\n" -}}{%- endfor -%}
+{%- if add_generation_prompt -%}{{- "<|im_start|>assistant\\n\\n" -}}{%- endif -%}"""
+LAYOUTS: dict[str, Renderer] = {
+    "own": default_template(),
+    "wide": ChatTemplate(WIDE),
+    "nested": ChatTemplate(NESTED),
+    "tools last": ChatTemplate(TOOLS_LAST),
+}
+OFFERED = (Tool(name="look", description="Looks."), Tool(name="go"))
+
+
+def spied(builder: PromptBuilder, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that its tokenizer is given from now on."""
     encode, encoded = builder.tokenizer.encode, list[str]()
 
     def seen(text: str) -> list[int]:
@@ -467,11 +484,20 @@ def test_neither_the_last_question_nor_the_generation_header_is_tokenized_again(
         return encode(text)
 
     monkeypatch.setattr(builder.tokenizer, "encode", seen)
+    return encoded
+
+
+@pytest.mark.parametrize("name", ["own", "wide", "nested"])
+def test_neither_the_last_question_nor_the_generation_header_is_tokenized_again(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    builder = PromptBuilder(LAYOUTS[name], PrefixTokenizer(own()))
+    encoded = spied(builder, monkeypatch)
     messages: tuple[Message, ...] = (Message(role="user", blocks=(TextBlock(text="Question 0"),)),)
     for step in range(8):
         encoded.clear()
         prompt = builder.build(Conversation(model="m", messages=messages))
-        anew = PromptBuilder(default_template(), own()).build(Conversation(model="m", messages=messages))
+        anew = PromptBuilder(LAYOUTS[name], own()).build(Conversation(model="m", messages=messages))
         assert prompt.ids == anew.ids
         if step > 1:
             assert "".join(encoded).count("Question") == "".join(encoded).count(f"Question {step}") == 1
@@ -481,33 +507,35 @@ def test_neither_the_last_question_nor_the_generation_header_is_tokenized_again(
 
 
 @pytest.mark.parametrize("edit", ["Another question 8.", "Question 8, and more of it.", "Question nine"])
-def test_what_stands_behind_an_edit_is_not_tokenized_again(monkeypatch: pytest.MonkeyPatch, edit: str) -> None:
-    builder = PromptBuilder(default_template(), PrefixTokenizer(own()))
-    encode, encoded = builder.tokenizer.encode, list[str]()
-
-    def seen(text: str) -> list[int]:
-        encoded.append(text)
-        return encode(text)
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_what_stands_behind_an_edit_is_not_tokenized_again(
+    monkeypatch: pytest.MonkeyPatch, name: str, edit: str
+) -> None:
+    builder = PromptBuilder(LAYOUTS[name], PrefixTokenizer(own()))
 
     def said(role: str, text: str) -> Message:
         return Message(role=role, blocks=(TextBlock(text=text),))  # type: ignore[arg-type]
 
     messages = [said(("user", "assistant")[place % 2], f"Question {place} {'word ' * 200}") for place in range(21)]
-    builder.build(Conversation(model="m", messages=tuple(messages)))
+    builder.build(Conversation(model="m", messages=tuple(messages), tools=OFFERED))
     messages[8] = said("user", edit)
-    messages += [said("assistant", "Yes."), said("user", "Go on.")]
-    asked = Conversation(model="m", messages=tuple(messages))
-    monkeypatch.setattr(builder.tokenizer, "encode", seen)
+    if name != "tools last":  # which then stand elsewhere
+        messages += [said("assistant", "Yes."), said("user", "Go on.")]
+    asked = Conversation(model="m", messages=tuple(messages), tools=OFFERED)
+    encoded = spied(builder, monkeypatch)
     draft = builder.begin(asked)
     assert draft is not None
-    assert draft.work < 1000
-    assert draft.finish().ids == PromptBuilder(default_template(), own()).build(asked).ids
-    assert sum(map(len, encoded)) < 5000  # of 23,000: from the last place before the edit where it can be cut
+    work = draft.work
+    assert draft.finish().ids == PromptBuilder(LAYOUTS[name], own()).build(asked).ids
+    tokenized = sum(map(len, encoded))
+    assert tokenized < 2500  # of 23,000: from the last place before the edit where it can be cut
+    assert tokenized - 500 < work < 2500
 
 
+@pytest.mark.parametrize("name", ["own", "wide", "nested"])
 @pytest.mark.parametrize("end", [21, 19])
-def test_what_is_tokenized_again_before_another_edit_or_an_end_that_is_gone_counts_as_work(end: int) -> None:
-    builder = PromptBuilder(default_template(), PrefixTokenizer(own()))
+def test_what_is_tokenized_again_before_another_edit_or_an_end_that_is_gone_counts_as_work(end: int, name: str) -> None:
+    builder = PromptBuilder(LAYOUTS[name], PrefixTokenizer(own()))
 
     def said(place: int, text: str) -> Message:
         role = ("user", "assistant")[place % 2]
@@ -519,6 +547,32 @@ def test_what_is_tokenized_again_before_another_edit_or_an_end_that_is_gone_coun
     draft = builder.begin(Conversation(model="m", messages=tuple(messages[:end])))
     assert draft is not None
     assert draft.work > 15_000
+
+
+def test_where_no_control_token_precedes_words_all_of_an_edited_text_counts_as_work() -> None:
+    builder = PromptBuilder(ChatTemplate(WORDY), PrefixTokenizer(own()))
+    roles: tuple[Role, ...] = ("user", "assistant")
+    messages = [Message(role=roles[at % 2], blocks=(TextBlock(text=f"{at} {'word ' * 200}"),)) for at in range(21)]
+    builder.build(Conversation(model="m", messages=tuple(messages)))
+    messages[8] = Message(role="user", blocks=(TextBlock(text="Edited"),))
+    draft = builder.begin(Conversation(model="m", messages=tuple(messages)))
+    assert draft is not None
+    assert draft.work > 20_000
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 2**32))
+def test_whatever_precedes_words_an_edited_text_reads_as_a_whole(name: str, seed: int) -> None:
+    chance = random.Random(seed)
+    story, warm = ControlChat(chance), PromptBuilder(LAYOUTS[name], PrefixTokenizer(own()))
+    for _ in range(8):
+        asked, fresh = story.now(), PromptBuilder(LAYOUTS[name], own(), traits=warm.traits)
+        assert outcome(warm, asked, None) == outcome(fresh, asked, None)
+        story.exchange()
+        place = chance.randrange(len(story.messages))
+        if not any(isinstance(block, ToolCallBlock | ToolResultBlock) for block in story.messages[place].blocks):
+            story.messages[place] = story.said(story.messages[place].role)
 
 
 # ---------------------------------------------------------------------------------------------------- bounded memory

@@ -156,13 +156,15 @@ class Draft:
             if kept is not None and kept.key == keys.whole:
                 start, shown = first, len(self._messages) - first
             else:
-                start = common_items(kept.text.digests, self._digests[:first]) if kept is not None else 0
-                shown = len(self._messages) - (start if self._traits.fixed_history else 0)
+                edit = common_items(kept.text.digests, self._digests[:first]) if kept is not None else 0
+                shown = len(self._messages) - (edit if self._traits.fixed_history else 0)
+                start = kept.text.kept_before(self._builder.tokenizer, edit) if kept is not None else 0
                 size = len(kept.text.digests) if kept is not None else 0
-                if kept is not None and size <= first and kept.text.serves_edits(self._builder.tokenizer):
+                if kept is not None and size <= first:
                     # What stands between two edits is tokenized again, and so is all of it where the end is gone.
-                    same = common_items(kept.text.digests[:start:-1], self._digests[size - 1 : start : -1])
-                    standing = sum([each.size for each in self._each[size - same : size]])
+                    same = common_items(kept.text.digests[:edit:-1], self._digests[size - 1 : edit : -1])
+                    stands = kept.text.stands_from(self._builder.tokenizer, size - same)
+                    standing = sum([each.size for each in self._each[stands:size]])
                     standing -= standing // _STANDING
         return sum([each.size for each in self._each[start:]]) - standing + _PER_MESSAGE * shown
 

@@ -1,13 +1,15 @@
 """Rendered text that grows from turn to turn: what it shares with the last one is neither labelled nor tokenized again.
 
 Promise: `grown` gives the labels and the ids of the whole text, whatever it grew from. Of a text that was edited, what
-reads as it did before is not tokenized again. Memory is bounded; several threads may share one cache.
+reads as it did before is not tokenized again from where it can be cut: messages with a control token in front of them.
+Memory is bounded; several threads may share one cache.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from threading import Lock
 
 import msgspec
@@ -21,6 +23,7 @@ from turnwire.turns import Message, Note, Tool
 
 _MOST_BEGINNINGS = 1024
 _MOST_TRIES = 4  # messages behind an edit that are looked for until the text goes on as it did
+_REACH = 80  # characters before a message in which a place is looked for where the text can be cut
 _TOKEN_BYTES = 12  # four packed, and what its number takes in JSON with a comma
 
 __all__ = ["GrownText", "Rendering", "RenderingCache", "common_items", "grown"]
@@ -44,9 +47,32 @@ class GrownText(msgspec.Struct, frozen=True, gc=False):
     sections: tuple[Section, ...]
     literal: Sequence[tuple[int, int]] = ()
 
-    def serves_edits(self, tokenizer: Tokenizer) -> bool:
-        """Whether what stands behind an edit of this text can be taken from it, as far as this text tells."""
-        return not self.missed and LiteralSpans(self.literal).allow_cut(tokenizer, self.text, self.limit)
+    def kept_before(self, tokenizer: Tokenizer, index: int) -> int:
+        """The message from which on a text is tokenized that is the same up to the message at `index`, as far as this
+        text tells."""
+        spans = LiteralSpans(self.literal)
+        if index == len(self.digests) and spans.allow_cut(tokenizer, self.text, self.limit):
+            return index
+        for place in range(self._place(index) - 1, -1, -1):
+            found = self.found[place]
+            if spans.allow_cut(tokenizer, self.text, found.start):
+                return found.index
+        return 0
+
+    def stands_from(self, tokenizer: Tokenizer, index: int) -> int:
+        """The message from which on a text is not tokenized again that is the same from the message at `index` on, as
+        far as this text tells."""
+        spans = LiteralSpans(self.literal)
+        if self.labels[-1].start == self.limit and spans.allow_cut(tokenizer, self.text, self.limit):
+            for place in range(self._place(index), len(self.found)):
+                found = self.found[place]
+                if spans.allow_cut(tokenizer, self.text, found.start):
+                    return found.index
+        return len(self.digests)
+
+    def _place(self, index: int) -> int:
+        """How many of the messages before `index` were found."""
+        return bisect_left(self.found, index, key=lambda found: found.index)
 
     @property
     def size(self) -> int:
@@ -125,6 +151,7 @@ def grown(
     one."""
     limit = len(text) - len(tail or "")
     spans, theirs = LiteralSpans(literal), LiteralSpans(base.literal if base is not None else ())
+    places = _Places(tokenizer, text, spans)
     kept = 0
     if base is not None and start == 0:
         common = min(common if common >= base.limit else shared_prefix(base.text, text), base.limit, limit)
@@ -133,23 +160,26 @@ def grown(
     if base is None or kept == 0:
         labelling = label_messages(text, limit, messages, range(start, end))
         offered, unseen, tools_end = label_tools(text, limit, tools)
-        found, missed = labelling.found, [*((-1, name) for name in unseen), *labelling.missed]
+        found = places.cuttable(labelling.found, 0, offered)
+        missed = [*((-1, name) for name in unseen), *labelling.missed]
         labels = labels_of(found, offered, limit, tail=bool(tail), start=start, end=end)
         other = base if base is not None else beside
         same = _same_labels(other, tokenizer, text, labels, spans) if other is not None and start == 0 else 0
+        at, before = labels[same].start, other.starts[same] if other is not None else 0
+        if base is not None and start == 0:
+            ids, starts = _tokenized_around(base, tokenizer, text, labels[same:], spans, theirs, at, before)
+        else:
+            ids, starts = tokenized(tokenizer, text, labels[same:], literal, at=at, before=before)
         if other is not None and same:
-            before = other.starts[same]
-            ids, starts = tokenized(tokenizer, text, labels[same:], literal, at=labels[same].start, before=before)
             starts, whole = other.starts[:same] + starts, other.ids.grown(before, ids)
         else:
-            ids, starts = tokenized(tokenizer, text, labels, literal)
             whole = TokenIds(ids)
         sections = sections_of(labels, starts, len(whole))
         return GrownText(
             text, limit, digests[:end], found, offered, tools_end, missed, labels, starts, whole, sections, literal
         )
     last = base.found[kept - 1]
-    labelling = _labelled(base, kept, text, limit, messages, digests, end)
+    labelling = _labelled(base, kept, places, theirs, limit, messages, digests, end)
     found = base.found[:kept] + labelling.found
     missed = [miss for miss in base.missed if miss[0] <= last.index] + labelling.missed
     place = next(at for at in range(len(base.labels) - 1, -1, -1) if base.labels[at].start == last.start)
@@ -173,6 +203,40 @@ def grown(
     return GrownText(
         text, limit, digests[:end], found, base.tools, base.tools_end, missed, labels, starts, whole, sections, literal
     )
+
+
+class _Places:
+    """Where a text can be cut, `spans` of which stay text."""
+
+    def __init__(self, tokenizer: Tokenizer, text: str, spans: LiteralSpans) -> None:
+        self._tokenizer = tokenizer
+        self.text = text
+        self.spans = spans
+
+    def allow_cut(self, at: int) -> bool:
+        return self.spans.allow_cut(self._tokenizer, self.text, at)
+
+    def cuttable(self, found: Iterable[FoundMessage], floor: int, tools: Sequence[Label] = ()) -> list[FoundMessage]:
+        """Messages in order, of which the first begins at `floor` or later. Where the text cannot be cut at a label,
+        the label is the nearest control token before it that is none of an earlier message or tool."""
+        made: list[FoundMessage] = []
+        named = [tool.start for tool in tools]
+        for each in found:
+            if not self.allow_cut(each.start):
+                before = bisect_left(named, each.start + 1)
+                low = max(floor, named[before - 1] + 1) if before else floor
+                cut = self._before(low, each.start)
+                each = each if cut is None else msgspec.structs.replace(each, start=cut)
+            made.append(each)
+            floor = each.at + 1
+        return made
+
+    def _before(self, low: int, high: int) -> int | None:
+        """The last place from `low` on where the text can be cut at a token that ends before `high`."""
+        for at in range(high - 1, max(low, high - _REACH) - 1, -1):
+            if self.allow_cut(at) and self._tokenizer.may_cut(self.text[at:high], 0):
+                return at
+        return None
 
 
 def _same_labels(
@@ -209,7 +273,7 @@ def _kept(
     if not kept:
         return 0
     last = base.found[kept - 1]
-    if base.tools_end > last.start or spans.within(0, last.start) != theirs.within(0, last.start):
+    if base.tools_end > last.start or spans.within(0, last.at) != theirs.within(0, last.at):
         return 0
     # What was looked for in vain must not show in what is new, or a look at the whole text would have found it.
     for index, needle in base.missed:
@@ -240,11 +304,19 @@ def _goes_on(
 
 
 def _labelled(
-    base: GrownText, kept: int, text: str, limit: int, messages: Sequence[Message], digests: Sequence[bytes], end: int
+    base: GrownText,
+    kept: int,
+    places: _Places,
+    theirs: LiteralSpans,
+    limit: int,
+    messages: Sequence[Message],
+    digests: Sequence[bytes],
+    end: int,
 ) -> Labelling:
     """The messages behind the last one that was kept. Once the text goes on as that of `base` does, what was found in
     that is found here, as far away as the two have moved apart."""
-    last, theirs = base.found[kept - 1], {found.index: at for at, found in enumerate(base.found[kept:], kept)}
+    text, spans = places.text, places.spans
+    last, known = base.found[kept - 1], {found.index: at for at, found in enumerate(base.found[kept:], kept)}
     first, cursor, whole = last.index + 1, last.at + 1, len(base.digests)
     # What was looked for in vain could be found in what is new.
     tries = _MOST_TRIES if all(index < first for index, _ in base.missed) and whole <= end else 0
@@ -252,24 +324,25 @@ def _labelled(
     missed: list[tuple[int, str]] = []
     for index in range(first, min(first + tries, whole)):
         one = label_messages(text, limit, messages, (index,), cursor)
-        found += one.found
+        found += places.cuttable(one.found, cursor)
         missed += one.missed
         first = index + 1
         if not one.found:
             continue
         cursor = one.found[0].at + 1
-        place = theirs.get(index)
+        place = known.get(index)
         if place is None or tuple(base.digests[index:]) != tuple(digests[index:whole]):
             continue
         at, here = base.found[place].at, one.found[0].at
         stop = base.limit + here - at
-        if stop <= limit and text[here:stop] == base.text[at : base.limit]:
+        alike = stop <= limit and text[here:stop] == base.text[at : base.limit]
+        if alike and spans.within(here, stop) == theirs.within(at, base.limit):
             moved = [_moved(each, here - at) for each in base.found[place + 1 :]]
             found += moved
             first, cursor = whole, (moved[-1].at if moved else here) + 1
             break
     rest = label_messages(text, limit, messages, range(first, end), cursor)
-    return Labelling(found + rest.found, missed + rest.missed)
+    return Labelling(found + places.cuttable(rest.found, cursor), missed + rest.missed)
 
 
 def _moved(found: FoundMessage, by: int) -> FoundMessage:
