@@ -20,8 +20,10 @@ from turnwire.prompts.replay.foresight import Foresight, PlainAnswers, survives_
 from turnwire.prompts.replay.rewriting import rewritten_on
 from turnwire.prompts.replay.splicer import Openings
 from turnwire.prompts.replay.written_calls import WrittenCalls
+from turnwire.prompts.templates.probing.returned_turns import situation_of
+from turnwire.prompts.templates.template import ChatTemplate, Renderer, TemplateFailure
 from turnwire.prompts.tokenizers.load import load_tokenizer
-from turnwire.turns import Block, Conversation, Message, TextBlock, Thinking, Tool, ToolCallBlock
+from turnwire.turns import Block, Conversation, Message, TextBlock, Thinking, Tool, ToolCallBlock, ToolResultBlock
 
 TOKENIZER = load_tokenizer()
 SCHEMA: dict[str, Any] = {
@@ -261,3 +263,189 @@ def test_what_stands_before_a_turn_is_rendered_once_for_its_tools(monkeypatch: p
     assert renderings(Tool(name="Write", description="Writes a file.", schema=SCHEMA)) == 3
     stamps[0] = "tuesday"
     assert renderings(TOOL) == 3
+
+
+# ------------------------------------------------------------------------------------- turns behind other conversations
+
+WRITING = """{%- for message in messages -%}
+{%- if message.role == "tool" -%}<|im_start|>tool\n{{ message.content }}{{ BEHIND_RESULT }}<|im_end|>\n
+{%- else -%}<|im_start|>{{ message.role }}\n{{ BEFORE_TURN }}{{ message.content }}{{ BESIDE_CALLS }}
+{%- for call in message.tool_calls or [] -%}{%- set made = call.function -%}
+<tool_call>{"name": "{{ made.name }}", {{ CALL_ID }}"arguments": {{ made.arguments|tojson }}}</tool_call>
+{%- endfor -%}{{ BEHIND_CALLS }}<|im_end|>\n
+{%- endif -%}{%- endfor -%}{%- if add_generation_prompt -%}<|im_start|>assistant\n{{ HEADER }}{%- endif -%}"""
+_CALLED = "message.tool_calls is defined and message.tool_calls"
+# What each writes otherwise in some situation than behind a bare question.
+SMALL = {
+    "plain": {},
+    "ids": {"CALL_ID": "'\"id\": \"' + call.id + '\", '"},
+    "results end when more follows": {"BEHIND_RESULT": '"\\n" if not loop.last else ""'},
+    "text beside calls": {"BESIDE_CALLS": f'"\\n" if {_CALLED} and message.content and loop.index0 > 2 else ""'},
+    "several calls": {
+        "BEHIND_CALLS": f'"\\n" if {_CALLED} and message.tool_calls|length > 1 and loop.index0 > 2 else ""'
+    },
+    "later answers": {
+        "BEFORE_TURN": '"- " if message.role == "assistant" and loop.index0 > 2 and not message.tool_calls else ""'
+    },
+    "while the loop runs": {
+        "BEFORE_TURN": f'"<think></think>" if {_CALLED} and messages[-1].role == "tool" else ""',
+        "HEADER": '"<think></think>"',
+    },
+}
+
+
+def small(name: str) -> Renderer:
+    """A template of ours with a habit of its own."""
+    text = WRITING
+    for place in ("BEHIND_RESULT", "BEFORE_TURN", "BESIDE_CALLS", "CALL_ID", "BEHIND_CALLS", "HEADER"):
+        text = text.replace(place, SMALL[name].get(place, '""'))
+    return ChatTemplate(text)
+
+
+def said(role: str, *blocks: Block) -> Message:
+    return Message(role=role, blocks=blocks)  # type: ignore[arg-type]
+
+
+def words(text: str) -> TextBlock:
+    return TextBlock(text=text)
+
+
+def called(*names: str) -> tuple[ToolCallBlock, ...]:
+    return tuple(ToolCallBlock(id=name, name="Write", arguments='{"path":"a"}') for name in names)
+
+
+def brought(*names: str) -> tuple[ToolResultBlock, ...]:
+    return tuple(ToolResultBlock(call_id=name, content=(words("Written."),)) for name in names)
+
+
+GO, TOP = said("user", words("Go.")), said("system", words("Be brief."))
+BEFORE: dict[str, tuple[Message, ...]] = {
+    "a question": (GO,),
+    "a question below a system text": (TOP, GO),
+    "a later question": (TOP, GO, said("assistant", words("Yes.")), GO),
+    "results": (TOP, GO, said("assistant", *called("call_a")), said("user", *brought("call_a"))),
+    "results with words": (GO, said("assistant", *called("call_a")), said("user", *brought("call_a"), words("Well?"))),
+    "several results": (GO, said("assistant", *called("call_a", "call_b")), said("user", *brought("call_a", "call_b"))),
+    "a question after a loop": (
+        GO,
+        said("assistant", *called("call_a")),
+        said("user", *brought("call_a")),
+        said("assistant", words("Yes.")),
+        GO,
+    ),
+}
+TURNS: tuple[tuple[Block, ...], ...] = (
+    (words("Done."),),
+    called("0"),
+    (words("I will."), *called("0")),
+    called("0", "1"),
+    (words("I will."), *called("0", "1")),
+)
+
+
+def went_on(turn: Sequence[Block]) -> tuple[Message, ...]:
+    """The turn as its client sends it back, under ids of the gateway's, and what follows it."""
+    calls = called(*(f"call_{block.id}{block.id}" for block in turn if isinstance(block, ToolCallBlock)))
+    text = [block for block in turn if isinstance(block, TextBlock)]
+    following = said("user", *brought(*(call.id for call in calls))) if calls else GO
+    return said("assistant", *text, *calls), following, said("assistant", words("Yes.")), GO
+
+
+@pytest.mark.parametrize("mode", ["on", "off"])
+@pytest.mark.parametrize("name", [*FAMILIES, *SMALL])
+def test_a_turn_that_needs_no_seal_is_read_again_as_it_was_written(name: str, mode: Any) -> None:
+    builder = PromptBuilder(small(name) if name in SMALL else template(name), TOKENIZER)
+
+    def built(messages: tuple[Message, ...]) -> Prompt | None:
+        asked = Conversation(model="m", messages=messages, tools=(TOOL,), thinking=Thinking(mode=mode))
+        try:
+            return builder.build(asked)
+        except TemplateFailure:
+            return None
+
+    for messages in BEFORE.values():
+        prompt = built(messages)
+        if prompt is None or not isinstance(prompt.foresight, Foresight):
+            continue
+        for turn in TURNS:
+            calls = [block for block in turn if isinstance(block, ToolCallBlock)]
+            written = prompt.foresight._written(turn, calls, kept=False)
+            ids = TOKENIZER.encode(written or "")
+            if not prompt.foresight.restores(ids, 0, turn):
+                continue
+            following = went_on(turn)
+            # Tools that stand before the last question move on with it, and what is behind them is read anew by then.
+            moves = builder.traits.tools_follow_last_user
+            for end in (2, 4) if not moves else (2,) if calls else ():
+                later = built((*messages, *following[:end]))
+                assert later is not None
+                known = [*prompt.ids, *ids]
+                assert list(later.ids[: len(known)]) == known, (messages, turn, end)
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "turn", "expected"),
+    [
+        *(("plain", before, turn, True) for before in BEFORE for turn in TURNS),
+        ("ids", "a question", called("0"), False),
+        ("ids", "a question", (words("Done."),), True),
+        ("results end when more follows", "results", (words("Done."),), False),
+        ("results end when more follows", "results", called("0"), False),
+        ("results end when more follows", "a question", called("0"), True),
+        ("text beside calls", "a question", (words("I will."), *called("0")), True),
+        ("text beside calls", "results", (words("I will."), *called("0")), False),
+        ("text beside calls", "results", called("0"), True),
+        ("several calls", "results", called("0", "1"), False),
+        ("several calls", "results", called("0"), True),
+        ("later answers", "a question", (words("Done."),), True),
+        ("later answers", "a later question", (words("Done."),), False),
+        ("while the loop runs", "results", called("0"), False),
+    ],
+)
+def test_a_turn_needs_a_seal_where_the_template_writes_it_otherwise_in_its_situation(
+    name: str, before: str, turn: tuple[Block, ...], expected: bool
+) -> None:
+    builder = PromptBuilder(small(name), TOKENIZER)
+    prompt = builder.build(Conversation(model="m", messages=BEFORE[before], tools=(TOOL,)))
+    assert isinstance(prompt.foresight, Foresight)
+    calls = [block for block in turn if isinstance(block, ToolCallBlock)]
+    written = prompt.foresight._written(turn, calls, kept=False)
+    assert written is not None
+    assert prompt.foresight.restores(TOKENIZER.encode(written), 0, turn) is expected
+
+
+def test_a_call_under_an_id_that_the_model_wrote_comes_back_under_another_one() -> None:
+    prompt = PromptBuilder(small("ids"), TOKENIZER).build(Conversation(model="m", messages=(GO,), tools=(TOOL,)))
+    assert prompt.foresight is not None
+    written = '<tool_call>{"name": "Write", "id": "0", "arguments": {"path": "a"}}</tool_call>'
+    assert not prompt.foresight.restores(TOKENIZER.encode(written), 0, called("0"))
+
+
+def test_turns_whose_situation_has_no_name() -> None:
+    done = (words("Done."),)
+    assert situation_of((), (), done) is None
+    assert situation_of((TOP,), (), done) is None
+    assert situation_of((GO, said("assistant", words("Yes."))), (), done) is None
+    assert situation_of((GO,), (), ()) is None
+    late = (GO, said("assistant", *called("a")), said("user", words("Wait.")), said("user", *brought("a")))
+    assert situation_of(late, (), done) is None
+
+
+def test_a_situation_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, rendered = small("plain"), list[Any]()
+    builder = PromptBuilder(model, TOKENIZER)
+    render = type(model).render
+    monkeypatch.setattr(
+        type(model), "render", lambda self, messages, **how: rendered.append(messages) or render(self, messages, **how)
+    )
+    messages, counts = BEFORE["results"], list[int]()
+    for _ in range(6):
+        prompt = builder.build(Conversation(model="m", messages=messages, tools=(TOOL,)))
+        rendered.clear()
+        assert prompt.foresight is not None
+        written = '<tool_call>{"name": "Write", "arguments": {"path": "a"}}</tool_call>'
+        assert prompt.foresight.restores(TOKENIZER.encode(written), 0, called("0"))
+        counts.append(len(rendered))
+        messages += went_on(called(str(len(messages))))[:2]
+    assert counts[0] > 0
+    assert not any(counts[1:])

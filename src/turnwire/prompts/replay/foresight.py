@@ -1,14 +1,15 @@
 """Whether a turn comes back exactly by itself: known at its end, before the client has sent anything back.
 
 Promise: `restores` is true only where writing the turn again from what clients return gives the very ids that the model
-wrote, whatever the known habits of clients do to its arguments. Long turns are not tried; the answer is then no.
+wrote, whatever the known habits of clients do to its arguments, and whatever ids its calls come back under. Long turns
+are not tried; the answer is then no.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeGuard
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeGuard, TypeVar
 
 import msgspec
 
@@ -17,6 +18,7 @@ from turnwire.prompts.replay.rewriting import in_template_order, rewritten_on
 from turnwire.prompts.replay.splicer import Openings, TemplateSplicer
 from turnwire.prompts.replay.written_calls import WrittenCalls
 from turnwire.prompts.templates.control_text import ControlText
+from turnwire.prompts.templates.probing.returned_turns import Situation, reads_as_written, situation_of
 from turnwire.prompts.templates.probing.samples import mark
 from turnwire.prompts.templates.template import Renderer
 from turnwire.prompts.templates.traits import TemplateTraits
@@ -27,19 +29,24 @@ __all__ = ["Foresight", "PlainAnswers", "survives_clients"]
 _MOST_CHARS = 16_384
 _SAFE = 2**53
 _MOST_SWITCHES = 64
+_MOST_SITUATIONS = 512
 # Nothing in it that a template could take for markup, and everything that one could trim, escape or join.
 _SAMPLE = f'{mark("Body")} "said" \\ &amp;\n\n  and {mark("Body")}'
 _encode = msgspec.msgpack.Encoder().encode
+_Key = TypeVar("_Key", bound=Hashable)
+_Value = TypeVar("_Value")
 
 
 class PlainAnswers:
-    """How one template writes answers that are text alone, and plain calls; found out once for each set of its
-    switches, and so are the ids of the texts that stand around answers. May be shared by threads."""
+    """How one template writes answers that are text alone, and plain calls, and after what it writes turns otherwise;
+    found out once for each set of its switches, and so are the ids of the texts that stand around answers. May be
+    shared by threads."""
 
     def __init__(self, tokenizer: Tokenizer, end_tokens: Sequence[str]) -> None:
         self._tokenizer = tokenizer
         self._after_thought: dict[bytes, str | None] = {}
         self._as_said: dict[bytes, bool] = {}
+        self._returns: dict[tuple[bytes, Situation], bool] = {}
         self._ids: dict[str, list[int]] = {}
         spelled = [(token, tokenizer.encode(token)) for token in end_tokens]
         self.ends = {ids[0]: token for token, ids in spelled if len(ids) == 1}
@@ -49,36 +56,47 @@ class PlainAnswers:
 
     def ids_of(self, around: str) -> list[int]:
         """The ids of what a template writes before or after an answer."""
-        ids = self._ids.get(around)
-        if ids is None:
-            ids = self._tokenizer.encode(around)
-            _keep(self._ids, around, ids)
-        return ids
+        return _found(self._ids, around, lambda: self._tokenizer.encode(around))
 
     def after_thought(
         self, splicer: Callable[[], TemplateSplicer], traits: TemplateTraits, args: dict[str, Any]
     ) -> str | None:
         """What comes between a thought and the text after it, None where that cannot be written."""
-        key = _encode(sorted(args.items()))
-        if key not in self._after_thought:
+
+        def asked() -> str | None:
             said = rewritten_on(splicer(), traits, [TextBlock(text=_SAMPLE)], args, after_thought=True)
-            fits = said is not None and said.endswith(_SAMPLE)
-            _keep(self._after_thought, key, said[: -len(_SAMPLE)] if fits and said is not None else None)
-        return self._after_thought[key]
+            return said[: -len(_SAMPLE)] if said is not None and said.endswith(_SAMPLE) else None
+
+        return _found(self._after_thought, _encode(sorted(args.items())), asked)
 
     def as_said(self, splicer: Callable[[], TemplateSplicer], args: dict[str, Any]) -> bool:
         """Whether an answer is written just as it was said."""
-        key = _encode(sorted(args.items()))
-        if key not in self._as_said:
+
+        def asked() -> bool:
             message = Message(role="assistant", blocks=(TextBlock(text=_SAMPLE),))
-            _keep(self._as_said, key, splicer().rewritten(message, args) == _SAMPLE)
-        return self._as_said[key]
+            return splicer().rewritten(message, args) == _SAMPLE
+
+        return _found(self._as_said, _encode(sorted(args.items())), asked)
+
+    def returns(self, template: Renderer, traits: TemplateTraits, situation: Situation, args: dict[str, Any]) -> bool:
+        """Whether turns in this situation read in history as they were written after their prompt."""
+
+        def asked() -> bool:
+            return reads_as_written(template, traits, situation, args)
+
+        return _found(self._returns, (_encode(sorted(args.items())), situation), asked, most=_MOST_SITUATIONS)
 
 
-def _keep(known: dict[Any, Any], key: str | bytes, value: Any) -> None:
-    if len(known) >= _MOST_SWITCHES:
+def _found(known: dict[_Key, _Value], key: _Key, ask: Callable[[], _Value], *, most: int = _MOST_SWITCHES) -> _Value:
+    """What is known under the key, or else found out and kept; another thread may drop it at any time."""
+    try:
+        return known[key]
+    except KeyError:
+        value = ask()
+    if len(known) >= most:
         known.clear()
     known[key] = value
+    return value
 
 
 class Foresight(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -99,7 +117,9 @@ class Foresight(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def restores(self, ids: Sequence[int], kept: int, rest: Sequence[Block]) -> bool:
         """Whether the client's words for `rest`, written after the first `kept` ids, give all of `ids` again. `kept` is
         0 where nothing of the turn is carried in seals; `rest` is then all of it."""
-        rest = [block for block in rest if not isinstance(block, TextBlock) or block.text.strip()]
+        rest = _unidentified(rest)
+        if not kept and not self._returns(rest):
+            return False
         if not kept and _is_running_text(rest) and self.plain.as_said(self._splicer, self.args):
             text, turn_end = rest[0].text, self.traits.turn_ends.to_user or ""
             return not self.control.in_text(text) and self._gives(self._without_end(ids, turn_end), text, turn_end)
@@ -117,6 +137,11 @@ class Foresight(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             return more is not None and written[kept:] == self.tokenizer.encode(more)
         whole = self._written(rest, calls, kept=False) if in_template_order(rest) else None
         return whole is not None and self._gives(written, whole, turn_end)
+
+    def _returns(self, rest: Sequence[Block]) -> bool:
+        """Whether a turn that is not spliced in reads behind this prompt as it does behind a bare question."""
+        situation = situation_of(self.messages, self.tools, rest)
+        return situation is not None and self.plain.returns(self.template, self.traits, situation, self.args)
 
     def _after_thought(self, rest: Sequence[Block], calls: Sequence[ToolCallBlock]) -> str | None:
         """What the template writes of `rest` after a thought's closing mark."""
@@ -228,6 +253,16 @@ def _is_running_text(blocks: Sequence[Block]) -> TypeGuard[Sequence[TextBlock]]:
         return False
     text = blocks[0].text
     return len(text) <= _MOST_CHARS and text == text.strip() and not ("<" in text or "[" in text or "{" in text)
+
+
+def _unidentified(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks that say something. Calls come back under ids that nobody knows yet: theirs are such as no model
+    writes, so that a template which shows them gives something else than was written."""
+    return [
+        msgspec.structs.replace(block, id=mark(f"Call{number}")) if isinstance(block, ToolCallBlock) else block
+        for number, block in enumerate(blocks)
+        if not isinstance(block, TextBlock) or block.text.strip()
+    ]
 
 
 def _size(block: Block) -> int:
