@@ -11,6 +11,7 @@ from turnwire.engines.interface import EventBatch
 from turnwire.engines.upstream.chat import ChatReading
 from turnwire.engines.upstream.chat_body import chat_body
 from turnwire.engines.upstream.details import Details, carried
+from turnwire.engines.upstream.messages import MessagesReading
 from turnwire.engines.upstream.thinking import thinking_fields
 from turnwire.profiles import builtin_book
 from turnwire.turns import (
@@ -145,6 +146,27 @@ def test_reasoning_details_go_back_as_they_came() -> None:
         }
     ]
     assert notes == []
+
+
+def test_a_thought_in_very_many_pieces_is_read_in_time_that_follows_its_size() -> None:
+    """With each piece copied into all before it, this takes minutes."""
+    details = Details()
+    for _ in range(200_000):
+        details.add([{"type": "reasoning.text", "index": 0, "text": "a" * 20, "signature": None}])
+    details.add([{"type": "reasoning.text", "index": 0, "signature": "SIG"}, {"type": "other", "text": "b"}])
+    text = "a" * 4_000_000
+    assert carried(details.carrier()) == [
+        {"type": "reasoning.text", "index": 0, "text": text, "signature": "SIG"},
+        {"type": "other", "text": "b"},
+    ]
+    reading = MessagesReading("E")
+    signed = {"type": "content_block_delta", "delta": {"type": "signature_delta", "signature": "a" * 20}}
+    pieces = json.dumps([signed] * 500).encode()
+    for _ in range(400):
+        assert reading.feed(pieces) is None
+    batch = reading.feed(b'[{"type":"content_block_stop"}]')
+    assert isinstance(batch, EventBatch)
+    assert batch.events[-1] == BlockClosed(0, "reasoning", text)
 
 
 def test_a_hidden_thought_is_carried_too() -> None:

@@ -21,7 +21,7 @@ from turnwire.engines.scripted.script import Line
 from turnwire.engines.vllm_core.attachment import Attachment, recall, remember
 from turnwire.engines.vllm_core.engine import VLLMCoreEngine
 from turnwire.engines.vllm_core.generation import HELD
-from turnwire.engines.vllm_core.logprobs import columns
+from turnwire.engines.vllm_core.logprobs import columns, token_logprobs
 from turnwire.engines.vllm_core.reception import Patience
 
 from .conformance import CHECKS, Subject, Watch, collect, fails, ids_of, request, soon, text_of
@@ -859,3 +859,11 @@ class Sink(asyncio.Transport):
 def test_a_width_that_is_none_is_the_engines_fault(width: object) -> None:
     with pytest.raises(EngineError):
         columns([["<i4", [1, width], b""]])
+
+
+@pytest.mark.parametrize("rows", [[0], "a", b"a"])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_shape_that_is_no_number_takes_no_memory(rows: object, swapped: bool) -> None:
+    shape = [1 << 62, rows] if swapped else [rows, 1 << 62]
+    with pytest.raises(EngineError):
+        token_logprobs([["<i4", shape, b""], ["<f4", [1, 1], b""]], [b""], str)

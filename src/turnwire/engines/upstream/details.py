@@ -24,6 +24,8 @@ class Details:
 
     def __init__(self) -> None:
         self._pieces: list[dict[str, Any]] = []
+        # What continues the texts of the last piece.
+        self._more: dict[str, list[str]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._pieces)
@@ -35,16 +37,25 @@ class Details:
             if last and all(last.get(name) == piece.get(name) for name in ("type", "index")) and "index" in piece:
                 for name, value in piece.items():
                     if name in _JOINED and isinstance(last.get(name), str) and isinstance(value, str):
-                        last[name] += value
+                        self._more.setdefault(name, []).append(value)
                     elif value is not None:
+                        self._more.pop(name, None)
                         last[name] = value
             else:
+                self._join()
                 self._pieces.append(dict(piece))
 
     def carrier(self) -> str:
         """All of it in one opaque word; the next thought starts empty."""
+        self._join()
         pieces, self._pieces = self._pieces, []
         return _MARK + base64.urlsafe_b64encode(msgspec.json.encode(pieces)).decode()
+
+    def _join(self) -> None:
+        """Continue the last piece, once for all that came."""
+        for name, more in self._more.items():
+            self._pieces[-1][name] = "".join((self._pieces[-1][name], *more))
+        self._more.clear()
 
 
 def readable(pieces: list[dict[str, Any]]) -> str:

@@ -89,7 +89,7 @@ class MessagesReading(BlockReading[_Event]):
     def __init__(self, engine: str, conversation: Conversation | None = None) -> None:
         super().__init__(_EVENTS, conversation)
         self._engine = engine
-        self._signature = ""
+        self._signature: list[str] = []
         self._prompt = self._cached = self._output = 0
         self._reason: FinishReason | None = None
         self._stop: str | None = None
@@ -135,10 +135,10 @@ class MessagesReading(BlockReading[_Event]):
         elif delta.partial_json:
             self._blocks.call(index, arguments=delta.partial_json)
         elif delta.signature:
-            self._signature += delta.signature
+            self._signature.append(delta.signature)
 
     def _closed(self) -> None:
-        signature, self._signature = self._signature, ""
+        signature, self._signature = "".join(self._signature), []
         if signature:
             self._blocks.seal(signature)
         self._blocks.close()

@@ -52,4 +52,7 @@ def _array(told: Any, frames: Sequence[bytes]) -> tuple[tuple[Any, ...], int]:
     kind, shape, data = told
     raw = frames[data] if isinstance(data, int) else data.data if isinstance(data, msgspec.msgpack.Ext) else data
     rows, width = shape
+    if not (type(rows) is type(width) is int):
+        # Of anything else than numbers, a product may be as large as it likes.
+        raise TypeError("the shape of an array is two numbers")
     return struct.unpack(f"<{rows * width}{_FORMATS[kind]}", raw), width
