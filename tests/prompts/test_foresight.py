@@ -287,6 +287,7 @@ SMALL = {
     "later answers": {
         "BEFORE_TURN": '"- " if message.role == "assistant" and loop.index0 > 2 and not message.tool_calls else ""'
     },
+    "obeys": {"HEADER": '"<think></think>" if "/no_think" in messages[-1].content else ""'},
     "while the loop runs": {
         "BEFORE_TURN": f'"<think></think>" if {_CALLED} and messages[-1].role == "tool" else ""',
         "HEADER": '"<think></think>"',
@@ -419,6 +420,15 @@ def test_a_call_under_an_id_that_the_model_wrote_comes_back_under_another_one() 
     assert prompt.foresight is not None
     written = '<tool_call>{"name": "Write", "id": "0", "arguments": {"path": "a"}}</tool_call>'
     assert not prompt.foresight.restores(TOKENIZER.encode(written), 0, called("0"))
+
+
+@pytest.mark.parametrize("word", ["/think", "/no_think"])
+def test_a_turn_whose_header_its_question_changed_is_not_taken_for_one_behind_any_other(word: str) -> None:
+    asked = Conversation(model="m", messages=(said("user", words(f"Go. {word}")),))
+    prompt = PromptBuilder(small("obeys"), TOKENIZER).build(asked)
+    assert prompt.tail.endswith("<think></think>") is (word == "/no_think")
+    assert prompt.foresight is not None
+    assert prompt.foresight.restores(TOKENIZER.encode("Done."), 0, (words("Done."),)) is (word == "/think")
 
 
 def test_turns_whose_situation_has_no_name() -> None:

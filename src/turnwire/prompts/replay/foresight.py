@@ -46,7 +46,7 @@ class PlainAnswers:
         self._tokenizer = tokenizer
         self._after_thought: dict[bytes, str | None] = {}
         self._as_said: dict[bytes, bool] = {}
-        self._returns: dict[tuple[bytes, Situation], bool] = {}
+        self._returns: dict[tuple[bytes, Situation, str], bool] = {}
         self._ids: dict[str, list[int]] = {}
         spelled = [(token, tokenizer.encode(token)) for token in end_tokens]
         self.ends = {ids[0]: token for token, ids in spelled if len(ids) == 1}
@@ -78,13 +78,15 @@ class PlainAnswers:
 
         return _found(self._as_said, _encode(sorted(args.items())), asked)
 
-    def returns(self, template: Renderer, traits: TemplateTraits, situation: Situation, args: dict[str, Any]) -> bool:
+    def returns(
+        self, template: Renderer, traits: TemplateTraits, situation: Situation, args: dict[str, Any], header: str
+    ) -> bool:
         """Whether turns in this situation read in history as they were written after their prompt."""
 
         def asked() -> bool:
-            return reads_as_written(template, traits, situation, args)
+            return reads_as_written(template, traits, situation, args, header)
 
-        return _found(self._returns, (_encode(sorted(args.items())), situation), asked, most=_MOST_SITUATIONS)
+        return _found(self._returns, (_encode(sorted(args.items())), situation, header), asked, most=_MOST_SITUATIONS)
 
 
 def _found(known: dict[_Key, _Value], key: _Key, ask: Callable[[], _Value], *, most: int = _MOST_SWITCHES) -> _Value:
@@ -141,7 +143,7 @@ class Foresight(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def _returns(self, rest: Sequence[Block]) -> bool:
         """Whether a turn that is not spliced in reads behind this prompt as it does behind a bare question."""
         situation = situation_of(self.messages, self.tools, rest)
-        return situation is not None and self.plain.returns(self.template, self.traits, situation, self.args)
+        return situation is not None and self.plain.returns(self.template, self.traits, situation, self.args, self.tail)
 
     def _after_thought(self, rest: Sequence[Block], calls: Sequence[ToolCallBlock]) -> str | None:
         """What the template writes of `rest` after a thought's closing mark."""

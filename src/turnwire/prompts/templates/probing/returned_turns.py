@@ -1,8 +1,9 @@
 """Whether a turn reads the same in history as it was written after its prompt, by trying it on a sample.
 
 Promise: `reads_as_written` is true only where the template, shown a small conversation of the same form that went on,
-wrote what comes before the turn as in the prompt for it, and of the turn itself what it writes of one that answers a
-bare question; and wrote it so again when the conversation went on from there.
+wrote what comes before the turn as in the prompt for it, with the generation header that the turn was written after,
+and of the turn itself what it writes of one that answers a bare question; and wrote it so again when the conversation
+went on from there.
 """
 
 from __future__ import annotations
@@ -72,8 +73,11 @@ def situation_of(messages: Sequence[Message], tools: Sequence[Tool], turn: Seque
     )
 
 
-def reads_as_written(template: Renderer, traits: TemplateTraits, situation: Situation, args: Mapping[str, Any]) -> bool:
-    """Whether a turn in this situation can be written again from its words; `args` are the template's switches."""
+def reads_as_written(
+    template: Renderer, traits: TemplateTraits, situation: Situation, args: Mapping[str, Any], header: str
+) -> bool:
+    """Whether a turn in this situation, which was written after this `header`, can be written again from its words;
+    `args` are the template's switches. Where something that was said makes the header another one, it cannot."""
     if situation.calls > 1 and not traits.parallel_calls:
         return False  # they are written together, and each is read with its own result
     before = _conversation(situation)
@@ -85,7 +89,8 @@ def reads_as_written(template: Renderer, traits: TemplateTraits, situation: Situ
     moves = traits.tools_follow_last_user
     offered = _TOOLS if situation.tools and (situation.calls or not moves) else ()
     later = [] if moves else [[*answers, _model("Answer."), _user((), "Question.")]]
-    return alone is not None and all(alone == trial.written(before, after, offered) for after in (answers, *later))
+    there = [trial.written(before, after, offered, header) for after in (answers, *later)]
+    return alone is not None and all(alone == written for written in there)
 
 
 class _Trial(msgspec.Struct, frozen=True):
@@ -96,16 +101,18 @@ class _Trial(msgspec.Struct, frozen=True):
     args: Mapping[str, Any]
     names: CallNames
 
-    def written(self, before: Sequence[Message], after: Sequence[Message], tools: Sequence[Tool]) -> str | None:
+    def written(
+        self, before: Sequence[Message], after: Sequence[Message], tools: Sequence[Tool], header: str = ""
+    ) -> str | None:
         """What is written of the turn with which `after` begins, up to its end, behind the prompt for it; None where
-        that prompt is written otherwise by then."""
+        that prompt does not end with the header, or is written otherwise by then."""
         ends = self.traits.turn_ends
         turn_end = ends.to_tool if calls_of(after[:1]) else ends.to_user
         try:
             prompt, whole = self._shown(before, tools), self._shown([*before, *after], tools)
         except TemplateFailure:
             return None
-        if not turn_end or not whole.startswith(prompt):
+        if not turn_end or not prompt.endswith(header) or not whole.startswith(prompt):
             return None
         written, found, _ = whole[len(prompt) :].partition(_NEXT)
         at = written.rfind(turn_end) if found else -1
