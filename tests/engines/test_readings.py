@@ -145,3 +145,10 @@ def test_llamacpp_control_token_before_the_limit_is_text() -> None:
 def _llama(content: str, token: int, predicted: int) -> bytes:
     event = {"content": content, "tokens": [token], "stop": False, "tokens_predicted": predicted}
     return json.dumps([event]).encode()
+
+
+def test_counts_that_can_be_none_are_the_nearest_ones() -> None:
+    assert Completion("stop", -7, -3, -5, None, -1) == Completion("stop", 0, 0)
+    most = Completion("stop", 10**400, 1 << 31, 1 << 63)
+    assert (most.prompt_tokens, most.output_tokens, most.cached_tokens) == ((1 << 31) - 1,) * 3
+    assert Completion("stop", 7, 3, 5, None, 2).reasoning_tokens == 2

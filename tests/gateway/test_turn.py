@@ -228,7 +228,7 @@ async def test_a_format_that_was_demanded_and_not_kept_is_noted() -> None:
 
 
 async def test_a_forced_call_is_put_into_the_models_mouth_where_nothing_guides_it() -> None:
-    engine = Engine([TokenBatch("\n</function>\n</tool_call>", (1, 2)), Completion("stop", 9, 2)])
+    engine = Engine([TokenBatch("\n</function>\n</tool_call>", (1, 2)), Completion("stop", 99, 2)])
     pages = Pages()
     running = turn(engine, pages, tool_choice=ToolChoice(mode="named", name="ls"))
     outcome = await running.run()
@@ -237,7 +237,7 @@ async def test_a_forced_call_is_put_into_the_models_mouth_where_nothing_guides_i
     prefilled = len(engine.seen[0].prompt_ids) - len(running.record.prompt.ids)
     assert prefilled > 0
     assert list(outcome.output_ids[:prefilled]) == list(engine.seen[0].prompt_ids[-prefilled:])
-    assert (outcome.usage.prompt, outcome.usage.output) == (9 - prefilled, 2 + prefilled)
+    assert (outcome.usage.prompt, outcome.usage.output) == (99 - prefilled, 2 + prefilled)
 
 
 async def test_a_forbidden_call_stays_text() -> None:

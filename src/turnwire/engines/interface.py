@@ -118,10 +118,14 @@ class EventBatch(msgspec.Struct, frozen=True, gc=False):
     events: tuple[Event, ...]
 
 
+_MOST_TOKENS = (1 << 31) - 1
+"""What counts are kept in, and whoever reads them, can take."""
+
+
 class Completion(msgspec.Struct, frozen=True, gc=False):
     """The engine's own end of the generation, with its own counts. The end token that the model stopped at is counted
     in `output_tokens` but is in no batch. `reasoning_tokens` are reported by engines that separate thoughts
-    themselves."""
+    themselves. A count that can be none is the nearest one that can."""
 
     reason: FinishReason
     prompt_tokens: int
@@ -129,6 +133,12 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
     cached_tokens: int = 0
     stop_sequence: str | None = None
     reasoning_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("prompt_tokens", "output_tokens", "cached_tokens", "reasoning_tokens"):
+            count = getattr(self, name)
+            if not 0 <= count <= _MOST_TOKENS:
+                msgspec.structs.force_setattr(self, name, min(max(count, 0), _MOST_TOKENS))
 
 
 Step: TypeAlias = TokenBatch | EventBatch | Completion

@@ -120,3 +120,21 @@ def test_a_key_is_read_from_one_place_and_never_repeated(tmp_path: Path) -> None
         assert "two words" not in str(raised.value)
     assert engine_key("A", None, {"A": f" {SECRET}\n"}) == SECRET
     assert engine_key(None, None, {}) is None
+
+
+async def test_counts_that_can_be_none_spoil_neither_the_metrics_nor_the_turns_after() -> None:
+    async with HostedChat("m").running() as server, running(asking(server)) as client:
+        for path, body in (
+            ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}]}),
+            ("/v1/messages", {"max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]}),
+            ("/v1/responses", {"input": "Hi"}),
+        ):
+            for count in (-7, 10**400):
+                details = {"cached_tokens": count, "reasoning_tokens": count}
+                server.usage = {"prompt_tokens": count, "completion_tokens": count, "prompt_tokens_details": details}
+                status, answer = await client.post(path, {"model": "m", **body})
+                assert status == 200
+                assert all(0 <= told < 1 << 33 for told in answer["usage"].values() if isinstance(told, int))
+        async with client.session.get(client.base + "/metrics") as page:
+            assert page.status == 200
+            assert "turnwire_turns_total{" in await page.text()

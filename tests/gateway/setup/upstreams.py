@@ -12,7 +12,7 @@ from aiohttp import web
 
 class HostedChat:
     """Listens on loopback; `asked` holds the bodies of the turns, `answers` what is said on further paths. `deltas` are
-    what the next turns say; after them each says Hello."""
+    what the next turns say; after them each says Hello. `usage` are its counts."""
 
     def __init__(
         self, *models: str, key: str | None = None, status: int = 200, answers: Mapping[str, Any] | None = None
@@ -23,6 +23,11 @@ class HostedChat:
         self.status = status
         self.asked: list[dict[str, Any]] = []
         self.deltas: list[dict[str, Any]] = []
+        self.usage: dict[str, Any] = {
+            "prompt_tokens": 777,
+            "completion_tokens": 2,
+            "prompt_tokens_details": {"cached_tokens": 700},
+        }
         self.url = ""
 
     def _refused(self, request: web.Request) -> web.Response | None:
@@ -48,13 +53,12 @@ class HostedChat:
         self.asked.append(await request.json())
         answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await answer.prepare(request)
-        usage = {"prompt_tokens": 777, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 700}}
         said = self.deltas.pop(0) if self.deltas else {"content": "Hello."}
         finish = "tool_calls" if "tool_calls" in said else "stop"
         for chunk in (
             {"choices": [{"index": 0, "delta": {"role": "assistant", **said}}]},
             {"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]},
-            {"choices": [], "usage": usage},
+            {"choices": [], "usage": self.usage},
         ):
             await answer.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
         await answer.write(b"data: [DONE]\n\n")

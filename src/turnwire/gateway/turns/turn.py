@@ -467,7 +467,7 @@ class Turn:
         if spans:
             tokenizer = self.record.runtime.tokenizer
             thoughts = thought_tokens(spans, output.lengths, output.sizes, output.ids, tokenizer)
-        prompt = completion.prompt_tokens - self._prefilled
+        prompt = max(completion.prompt_tokens - self._prefilled, 0)
         return Usage(
             prompt,
             min(completion.cached_tokens, prompt),
