@@ -441,16 +441,17 @@ class Leg:
     [
         Completion("length", 5, 11),
         Completion("stop", 5, 11),
+        Completion("stop_sequence", 5, 11, 0, "more"),
         EngineError("context_overflow", "no room"),
         EngineError("disconnected", "died"),
     ],
-    ids=["length", "stop", "refused", "died"],
+    ids=["length", "stop", "another one", "refused", "died"],
 )
 async def test_a_stop_string_of_two_workers_counts_though_the_second_ends_in_the_same_read(
     end: Completion | EngineError,
 ) -> None:
     engines = pool(AtOnce("xST", EngineError("disconnected", "died")), AtOnce("OP and more", end))
-    text, ids, told = await collect(engines, request(sampling=Sampling(max_tokens=50, stop=("STOP",))))
+    text, ids, told = await collect(engines, request(sampling=Sampling(max_tokens=50, stop=("more", "STOP"))))
     assert (text, bytes(ids)) == ("x", b"xSTOP")
     assert (told.reason, told.stop_sequence, told.output_tokens) == ("stop_sequence", "STOP", 5)
     assert engines.active == 0

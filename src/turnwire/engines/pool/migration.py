@@ -142,8 +142,8 @@ class Migration:
             return completion
         prompt = len(self._request.prompt_ids)
         cached = min(completion.cached_tokens, prompt)
-        if self.stopped is not None and completion.stop_sequence is None:
-            # The worker did not see it, and went on behind it.
+        if self.stopped is not None:
+            # The worker may not have seen it, and have gone on behind it, perhaps to another one.
             return Completion("stop_sequence", prompt, len(self._ids), cached, self.stopped)
         return msgspec.structs.replace(
             completion,
