@@ -280,6 +280,29 @@ async def test_an_answer_whose_last_event_cannot_be_taken_is_no_success(last: by
         assert error.kind == "internal"
 
 
+async def test_of_an_answer_without_an_end_only_so_much_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnwire.engines.http.engine._ANSWER_BYTES", 1 << 20)
+    closed: list[str] = []
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        path = (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1].decode()
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        try:
+            while True:
+                writer.write(bytes(100_000))
+                await writer.drain()
+        finally:
+            closed.append(path)
+
+    async with engine_at(handler) as engine, asyncio.timeout(4):
+        assert await engine.health()
+        with pytest.raises(EngineError, match="did not answer as"):
+            await engine._ask("/v1/models", list[str])
+        while len(closed) < 2:
+            await asyncio.sleep(0)
+    assert closed == ["/health", "/v1/models"]
+
+
 async def test_a_kept_connection_that_the_engine_had_dropped_is_replaced_once() -> None:
     visits = 0
 

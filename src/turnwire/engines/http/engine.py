@@ -42,6 +42,10 @@ _encode = msgspec.json.Encoder().encode
 
 _PROBE_SECONDS = 30.0
 _HEALTH_SECONDS = 5.0
+_ANSWER_BYTES = 1 << 28
+"""Of an answer that is read: the vectors of many texts are large."""
+_PASSED_BYTES = 1 << 20
+"""Of one that is only looked at for its status."""
 _EVERY = 4
 """Of the ids to compare, where each is a question of its own."""
 _IMAGE_TOKENS = 2048
@@ -194,22 +198,22 @@ class HTTPEngine(ABC):
     async def _ask_bytes(self, path: str, body: Mapping[str, object] | None = None) -> bytes:
         data = _encode(body) if body is not None else None
         try:
-            reply = await self._reply(path, data, _PROBE_SECONDS)
+            reply = await self._reply(path, data, _PROBE_SECONDS, _ANSWER_BYTES)
         except OSError as error:
             raise self._unreachable(error) from error
         if reply.status != 200:
             raise refusal(self.name, reply.status, reply.body, location=reply.headers.get("location"))
         return reply.body
 
-    async def _reply(self, path: str, body: bytes | None, seconds: float) -> Reply:
+    async def _reply(self, path: str, body: bytes | None, seconds: float, most: int) -> Reply:
         if self._questions is None:
             raise EngineError("unreachable", f"the {self.name} engine is not running")
-        return await self._questions.ask(path, body, seconds=seconds)
+        return await self._questions.ask(path, body, seconds=seconds, most=most)
 
     async def _status(self, path: str) -> int:
         """The status with which a path is answered soon; 0 where it is not."""
         try:
-            return (await self._reply(path, None, _HEALTH_SECONDS)).status
+            return (await self._reply(path, None, _HEALTH_SECONDS, _PASSED_BYTES)).status
         except (OSError, EngineError):
             return 0
 
