@@ -40,7 +40,10 @@ async def test_words_that_a_verdict_repeats_are_not_kept(serve: Serve) -> None:
 async def test_a_summary_is_the_same_whenever_it_is_made(serve: Serve) -> None:
     kept = await ended(serve)
     assert summary_of(kept) == summary_of(kept)
-    assert [span.kind for span in summary_of(kept).spans] == ["prefill", "reasoning", "text"]
+    # On a busy machine the turn may have waited for a millisecond.
+    spans = [span.kind for span in summary_of(kept).spans]
+    assert spans[-3:] == ["prefill", "reasoning", "text"]
+    assert spans[:-3] in ([], ["queue"])
 
 
 async def test_of_a_turn_with_very_many_parts_the_summary_is_kept(serve: Serve) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from turnwire.engines.failures import ended_by, failure
+from turnwire.engines.http.answer import CHUNK_SIZES
 from turnwire.engines.http.engine import Reading
 from turnwire.engines.http.frame import Frame, frame_of
 from turnwire.engines.interface import Completion, EngineError, TokenBatch, TokenLogprob
@@ -56,7 +57,7 @@ class Choice(msgspec.Struct, gc=False):
     logprobs: Logprobs | None = None
     finish_reason: str | None = None
     stop_reason: int | str | None = None
-    token_ids: list[int] | None = None
+    token_ids: tuple[int, ...] | None = None
 
 
 class PromptDetails(msgspec.Struct, gc=False):
@@ -110,9 +111,29 @@ class CompletionsReading(Reading):
         self._learnt = False
 
     def chunk(self, data: bytes) -> TokenBatch | None:
+        # Nearly every token comes here, in one function: each call within it would cost as much as its longest step.
         frame = self._frame
-        inside = None if frame is None else frame.chunk(data)
-        return None if inside is None else self._lone(inside, last=False)
+        if frame is None:
+            return None
+        at, opening = data.find(b"\r\n", 0, 8) + 2, frame.opening
+        if (
+            len(data) != at + 2 + CHUNK_SIZES.get(data[: at - 2], -1)
+            or not data.startswith(opening, at)
+            or not data.endswith(frame.chunk_closing)
+            or data.find(b"\n", at) != len(data) - 4
+        ):
+            return None
+        try:
+            choice = _decode_choice(data[at + len(opening) - 1 : -1 - len(frame.closing)])
+        except UNREADABLE:
+            return None
+        if choice.finish_reason is not None:
+            return None
+        if choice.logprobs is not None:
+            return self._joined([choice])
+        text, sampled = choice.text, choice.token_ids or ()
+        self._output += len(sampled)
+        return TokenBatch(text, sampled) if text or sampled else None
 
     def running(self, events: bytes) -> TokenBatch | None:
         frame = self._frame
@@ -122,21 +143,12 @@ class CompletionsReading(Reading):
             return None
         if events.find(b"\n") < len(events) - 2:
             return self._several(events, frame)
-        return self._lone(events[frame.choice], last=True)
-
-    def _lone(self, inside: bytes, *, last: bool) -> TokenBatch | None:
-        """What one choice brings. Only where it may be the `last` one the end is taken, too."""
         try:
-            choice = _decode_choice(inside)
+            choice = _decode_choice(events[frame.choice])
         except UNREADABLE:
             # Whether it is the event or the frame that does not fit is seen where the whole event is read.
             return None
-        if choice.finish_reason is not None or choice.logprobs is not None:
-            return self._joined([choice]) if last or choice.finish_reason is None else None
-        # By far the most frequent case: one token, and nothing else to report.
-        sampled = tuple(choice.token_ids or ())
-        self._output += len(sampled)
-        return TokenBatch(choice.text, sampled) if choice.text or sampled else None
+        return self._joined([choice])
 
     def _first(self, events: bytes) -> TokenBatch | None:
         """The first events of a stream show what the others are like, or that they are all to be looked into. Where

@@ -10,8 +10,6 @@ import re
 from io import BytesIO
 from operator import itemgetter
 
-from turnwire.engines.http.answer import CHUNK_SIZES
-
 __all__ = ["Frame", "frame_of"]
 
 _NAMED = rb'"(?:id|object|model|system_fingerprint)":"[^"\\]*",'
@@ -24,30 +22,17 @@ _LONGEST = 512
 
 class Frame:
     """`opening` are the bytes of an event up to its choice, `closing` those after it, with the brace that the choice
-    begins and ends with; `choice` is where in a lone event it lies."""
+    begins and ends with; `choice` is where in a lone event it lies, `chunk_closing` how a chunk with one event ends."""
 
-    __slots__ = ("_between", "_chunk_closing", "_cut", "choice", "closing", "opening")
+    __slots__ = ("_between", "_cut", "choice", "chunk_closing", "closing", "opening")
 
     def __init__(self, opening: bytes, closing: bytes) -> None:
         self.opening = opening
         self.closing = closing
         self.choice = slice(len(opening) - 1, 1 - len(closing))
+        self.chunk_closing = closing + b"\r\n"
         self._between = closing + opening
-        self._chunk_closing = closing + b"\r\n"
         self._cut = itemgetter(slice(len(opening) - 1, 2 - len(closing)))
-
-    def chunk(self, data: bytes) -> bytes | None:
-        """The choice of the one event that is all of a whole chunk; None where it is anything else."""
-        at = data.find(b"\r\n", 0, 8) + 2
-        opening = self.opening
-        if (
-            len(data) != at + 2 + CHUNK_SIZES.get(data[: at - 2], -1)
-            or not data.startswith(opening, at)
-            or not data.endswith(self._chunk_closing)
-            or data.find(b"\n", at) != len(data) - 4
-        ):
-            return None
-        return data[at + len(opening) - 1 : -1 - len(self.closing)]
 
     def choices(self, events: bytes) -> tuple[bytes, int] | None:
         """The choices of events of which the first begins and the last ends with this frame, one on each line, and how

@@ -95,7 +95,10 @@ class Migration:
             text, taken = self._spelled(ids)
             ids = ids[:taken]
             batch = TokenBatch(text, ids, batch.logprobs[:taken])
-        if ids:
+        if len(ids) == 1:
+            self.said += 1
+            self._ids.append(ids[0])
+        elif ids:
             self.said += len(ids)
             self._ids.extend(ids)
         else:
