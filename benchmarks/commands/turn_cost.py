@@ -29,6 +29,7 @@ SIZES = {
     "20 messages with 30 tools": (20, 8_000, 12, 30),
     "200 messages": (200, 200_000, 6, 0),
 }
+CASES = ("growing", "same", "edited", "spelled", "tools")
 WARM = 2  # requests before those that count
 # A word of the answer's text: not every gateway passes thoughts on.
 SEEN, CALLED = SHORT.split()[1], "ledger"
@@ -38,13 +39,16 @@ AFTER = 0.05  # what a gateway still does after the answer belongs to the turn
 
 def main(arguments: list[str]) -> None:
     parser = options(__doc__, 3)
-    parser.add_argument("--cases", default="growing,same,edited,spelled,tools")
+    parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--sizes", default=",".join(SIZES))
     chosen = parser.parse_args(arguments)
+    cases, sizes = chosen.cases.split(","), chosen.sizes.split(",")
+    if unknown := [name for name in cases if name not in CASES] + [name for name in sizes if name not in SIZES]:
+        raise SystemExit(f"unknown: {', '.join(unknown)}; cases: {', '.join(CASES)}; sizes: {', '.join(SIZES)}")
     with Session("turn_cost", chosen) as session:
         for number, api, gateway in session.turns():
-            for size in chosen.sizes.split(","):
-                for case in chosen.cases.split(","):
+            for size in sizes:
+                for case in cases:
                     session.playbook.play("calling" if case == "tools" else "short", 0)
                     measure = _measure_loop if case == "tools" else _measure
                     try:
