@@ -14,8 +14,10 @@ import uvloop
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from turnwire.gateway.door.connection import HttpBounds, bounded_http, bounded_socket
+from turnwire.gateway.door.bounds import HttpBounds
+from turnwire.gateway.door.connection import bounded_http
 from turnwire.gateway.door.exchange import DIRECT
+from turnwire.gateway.door.websocket import bounded_socket
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 Talk = Callable[..., Awaitable[bytes]]

@@ -14,8 +14,10 @@ import msgspec
 import pytest
 import uvicorn
 
-from turnwire.gateway.door.connection import HttpBounds, bounded_http, bounded_socket
+from turnwire.gateway.door.bounds import HttpBounds
+from turnwire.gateway.door.connection import bounded_http
 from turnwire.gateway.door.limits import request_limits
+from turnwire.gateway.door.websocket import bounded_socket
 from turnwire.gateway.server import server_config
 from turnwire.gateway.settings import Settings
 from turnwire.protocols.wire import TurnFailure

@@ -24,7 +24,9 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from turnwire.engines.embedded.downloads import Progress
 from turnwire.gateway.app import create_app
-from turnwire.gateway.door.connection import HttpBounds, bounded_http, bounded_socket
+from turnwire.gateway.door.bounds import HttpBounds
+from turnwire.gateway.door.connection import bounded_http
+from turnwire.gateway.door.websocket import bounded_socket
 from turnwire.gateway.gateway import Gateway
 from turnwire.gateway.large_pages import use_large_pages
 from turnwire.gateway.returning import return_memory, return_when_quiet

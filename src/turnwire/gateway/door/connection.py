@@ -20,36 +20,20 @@ import httptools
 import msgspec
 from starlette.types import Scope
 from uvicorn.config import Config
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 from websockets.exceptions import HeaderLineTooLong, RequestLineTooLong, TooManyHeaders
-from websockets.frames import Frame
 
+from turnwire.gateway.door.bounds import HttpBounds, see_off
 from turnwire.gateway.door.exchange import DIRECT, Exchange, status_line
 
-__all__ = ["HttpBounds", "bounded_http", "bounded_socket"]
+__all__ = ["bounded_http"]
 
 log = logging.getLogger("turnwire.gateway")
 
 _AHEAD = 100
 """Requests that may wait behind the one that is answered; they are read in pieces, of which each may hold thousands."""
 
-_FRAGMENTS = 65_536
-"""Pieces that a WebSocket's message may come in; each of them takes memory, also an empty one."""
-
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
-
-
-class HttpBounds(msgspec.Struct, frozen=True, kw_only=True):
-    """`head_bytes` counts the request line and all headers, `headers` their number; `request_s` is the time from a
-    request's first byte (or from connecting) to its last; a peer has to take something of what is to be sent within
-    `stall_s`, and of what was still to be sent when it was closed within `linger_s`."""
-
-    head_bytes: int
-    headers: int
-    request_s: float
-    stall_s: float
-    linger_s: float = 30.0
 
 
 class _OverBounds(Exception):
@@ -125,7 +109,7 @@ class _BoundedHttp(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """The client says nothing more, for which the loop closes the connection."""
-        _see_off(self.transport, self.loop, self.bounds.linger_s)
+        see_off(self.transport, self.loop, self.bounds.linger_s)
 
     def shutdown(self) -> None:
         """The server ends: close now, or after the answer that is on its way."""
@@ -137,7 +121,7 @@ class _BoundedHttp(asyncio.Protocol):
     def close(self) -> None:
         """Close, once what was written is sent."""
         self.transport.close()
-        _see_off(self.transport, self.loop, self.bounds.linger_s)
+        see_off(self.transport, self.loop, self.bounds.linger_s)
 
     def _close_politely(self) -> None:
         """Close, but not in the face of a client that is still sending: the system would throw away, on the client's
@@ -420,87 +404,6 @@ class _BoundedHttp(asyncio.Protocol):
         else:
             # Nothing was asked, so nothing is answered.
             self.close()
-
-
-class _BoundedSocket(WebSocketsSansIOProtocol):
-    bounds: ClassVar[HttpBounds]
-    # What a peer that does not read is still owed for its pings.
-    _pong = b""
-
-    def eof_received(self) -> None:
-        super().eof_received()
-        _see_off(self.transport, self.loop, self.bounds.linger_s)
-
-    def handle_ping(self) -> None:
-        if self.writable.is_set():
-            super().handle_ping()
-        elif answer := b"".join(self.conn.data_to_send()):
-            # Of the pings without an answer only the last one needs any.
-            self._pong = answer
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        pong, self._pong = self._pong, b""
-        if pong:
-            self.transport.write(pong)
-
-    def handle_cont(self, event: Frame) -> None:
-        if self.close_sent:
-            return
-        if len(self.frames) < _FRAGMENTS:
-            super().handle_cont(event)
-        else:
-            self.frames = []
-            self.conn.fail(1009, "too many fragments")
-            self.handle_parser_exception()
-
-    def handle_parser_exception(self) -> None:
-        if self.conn.close_sent is not None:
-            super().handle_parser_exception()
-            self._closes()
-        elif self.handshake_initiated:
-            # There is no frame to say it in before the handshake is answered.
-            self.transport.close()
-
-    def handle_close(self, event: Frame) -> None:
-        super().handle_close(event)
-        self._closes()
-
-    def keepalive_timeout(self) -> None:
-        super().keepalive_timeout()
-        self._closes()
-
-    def shutdown(self) -> None:
-        super().shutdown()
-        self._closes()
-
-    def _closes(self) -> None:
-        """The application may still wait until the peer reads."""
-        if self.transport.is_closing():
-            _see_off(self.transport, self.loop, self.bounds.linger_s)
-
-    async def run_asgi(self) -> None:
-        try:
-            await super().run_asgi()
-        finally:
-            _see_off(self.transport, self.loop, self.bounds.linger_s)
-
-
-def _see_off(transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, seconds: float, left: int = -1) -> None:
-    """Closing waits for the peer to read; one that takes nothing for so long would keep its connection for ever."""
-    if transport.get_extra_info("sslcontext") is not None:
-        # It has a bound of its own, and counts only what is not encrypted yet.
-        return
-    size = transport.get_write_buffer_size()
-    if size == left:
-        transport.abort()
-    elif size:
-        loop.call_later(seconds, _see_off, transport, loop, seconds, size)
-
-
-def bounded_socket(bounds: HttpBounds) -> type[WebSocketsSansIOProtocol]:
-    """The same for WebSockets."""
-    return type("BoundedSocket", (_BoundedSocket,), {"bounds": bounds})
 
 
 def bounded_http(bounds: HttpBounds) -> type[asyncio.Protocol]:
