@@ -1,4 +1,4 @@
-"""A client's connection: HTTP/1.1 as uvicorn's server speaks it here, and the bounds on what comes over it.
+"""A client's connection: HTTP/1.1 as uvicorn's server speaks it here, within bounds.
 
 Promise: a head over its limits is answered 431, a request that does not arrive whole in time 408, and what is no HTTP
 400, all before the application sees them. An answer reaches a client that is still sending, or that reads slowly (over
