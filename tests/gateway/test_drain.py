@@ -131,6 +131,7 @@ async def test_a_signal_before_the_gateway_answers_ends_the_start_with_a_sentenc
             for _ in range(signals):
                 gateway.send_signal(signal.SIGINT)
             _, log = await gateway.communicate()
-    assert gateway.returncode == 130
+    # The second may come when Python has already given the signal back: the process then ends by it, as a shell's 130.
+    assert gateway.returncode == 130 or (signals == 2 and gateway.returncode == -signal.SIGINT)
     assert b"Traceback" not in log
     assert signals == 2 or b"Stopped before the gateway answered." in log
