@@ -73,6 +73,35 @@ def events_of(
     return events + parser.finish(reason)
 
 
+def gathered_events_of(
+    dialect: Dialect, pieces: Iterable[str], tools: Sequence[Tool] = (), start: Start | None = None,
+    reason: FinishReason = "stop",
+) -> list[Event]:  # fmt: skip
+    """The same by somebody who passes on what is only more of the open block, and tells it four pieces at a time."""
+    parser = Parser(dialect, tools, start)
+    events: list[Event] = []
+    gathered: list[str] = []
+
+    def tell() -> None:
+        if gathered:
+            said = "".join(gathered)
+            events.append(BlockDelta(parser.sink.index, said, said))
+            parser.more(said)
+            gathered.clear()
+
+    for piece in pieces:
+        search = parser.plain()
+        if search is not None and search(piece) is None:
+            gathered.append(piece)
+            if len(gathered) == 4:
+                tell()
+        else:
+            tell()
+            events += parser.feed(piece)
+    tell()
+    return events + parser.finish(reason)
+
+
 def merge(events: Sequence[Event], text: str) -> Turn:
     """The merged turn; asserts that blocks are disciplined and that no character is lost."""
     turn = Turn()
@@ -128,4 +157,7 @@ def parse(
     for pieces in cuts:
         other = merge(events_of(dialect, pieces, tools, start, reason), text)
         assert other == whole, f"cut {pieces!r}: {other} instead of {whole}"
+    for pieces in (cuts[1], cuts[-1]):
+        other = merge(gathered_events_of(dialect, pieces, tools, start, reason), text)
+        assert other == whole, f"gathered, cut {pieces!r}: {other} instead of {whole}"
     return whole

@@ -149,19 +149,31 @@ class Parser(Machine):
         """The events that `text` settles; deltas of one block come as one."""
         quick = self._quick
         if quick is None:
-            quick = self._quick = self._plain()
+            quick = self.plain()
         if quick is not None and quick(text) is None and text:  # nearly every token: no call that can be avoided
-            sink = self.sink
-            if sink.kind == "tool_call":
-                sink.parts.append(text)
-            else:
-                sink.last = text
-            return [BlockDelta(sink.index, text, text)]
+            self.more(text)
+            return [BlockDelta(self.sink.index, text, text)]
         if self._rest:
             text = self._rest + text
         self._rest = text[self._advance(text) :]
         self._quick = None
         return self.sink.drain()
+
+    def plain(self) -> Callable[[str], object] | None:
+        """A search: text in which it finds nothing is more of the open block, word for word, and nothing else. None
+        where more text has to be fed."""
+        if self._quick is None and not self._rest and self.sink.settled:
+            pattern = self.reader.plain()
+            self._quick = None if pattern is None else _search(pattern)
+        return self._quick
+
+    def more(self, text: str) -> None:
+        """Take text, in one piece or in several, in which the search of `plain` found nothing."""
+        sink = self.sink
+        if sink.kind == "tool_call":
+            sink.parts.append(text)
+        else:
+            sink.last = text
 
     def finish(self, reason: FinishReason = "stop") -> list[Event]:
         """The end of the output: everything held back is settled, and exactly one Finished comes last."""
@@ -184,10 +196,3 @@ class Parser(Machine):
             if self.reader is reader:
                 break
         return pos
-
-    def _plain(self) -> Callable[[str], object] | None:
-        """What to look for to see that more text needs no thought at all; None where it does."""
-        if self._rest or not self.sink.settled:
-            return None
-        pattern = self.reader.plain()
-        return None if pattern is None else _search(pattern)

@@ -7,14 +7,14 @@ the same events.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Generic, Literal, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from turnwire.turns import Conversation, Event, HostedUse, Note, Usage
 
-__all__ = ["Encoder", "ErrorKind", "ErrorReply", "Inbound", "TurnFacts", "TurnFailure"]
+__all__ = ["Delta", "Encoder", "ErrorKind", "ErrorReply", "Inbound", "TurnFacts", "TurnFailure"]
 
 E = TypeVar("E")
 
@@ -114,6 +114,17 @@ class TurnFacts(msgspec.Struct, frozen=True, kw_only=True):
     annotations: Mapping[str, object] = msgspec.field(default_factory=dict)
 
 
+class Delta(NamedTuple):
+    """How more of an open block is written: `head`, the text as a JSON string, `tail`. Where deltas are numbered,
+    `tail` takes the number, which is `number` for the next one and one higher for each after it. `ran`, where there is
+    one, is told what was written so, and in how many deltas."""
+
+    head: bytes
+    tail: bytes
+    number: int = -1
+    ran: Callable[[str, int], None] | None = None
+
+
 class Encoder(Protocol):
     """Turns the events of one turn into bytes, in order. The gateway calls `start` once, `feed` with every batch of
     events (the last batch holds Usage, then Finished), and writes what comes back at once. A non-streaming encoder
@@ -130,6 +141,11 @@ class Encoder(Protocol):
         ...
 
     def feed(self, events: Sequence[Event]) -> bytes: ...
+
+    def running(self, index: int) -> Delta | None:
+        """How more of this open block may be written without asking for each piece, which must not be empty; None where
+        all of it has to come through `feed`. What was written so is told to `ran` before anything else is asked."""
+        ...
 
     def keepalive(self) -> bytes:
         """Real sign of life while the engine is silent; b"" where the API has none."""

@@ -19,18 +19,19 @@ __all__ = ["Migration"]
 
 
 class Migration:
-    """One turn on its way. `structured` is set once events, which no other worker can continue, have left; `stopped` is
-    the stop string that a turn met after it had moved."""
+    """One turn on its way. `ids` are all its tokens so far whose ids are known, `emitted` the characters that left, and
+    `said` what came of the worker that it is on. `structured` is set once events, which no other worker can continue,
+    have left; `stopped` is the stop string that a turn met after it had moved."""
 
     __slots__ = (
-        "_emitted",
         "_held",
-        "_ids",
         "_leg_start",
         "_request",
         "_speller",
         "_text_only",
         "_tokenizer",
+        "emitted",
+        "ids",
         "said",
         "stopped",
         "structured",
@@ -39,8 +40,8 @@ class Migration:
     def __init__(self, request: GenerateRequest, tokenizer: Tokenizer) -> None:
         self._request = request
         self._tokenizer = tokenizer
-        self._ids = array("I")
-        self._emitted = 0
+        self.ids = array("I")
+        self.emitted = 0
         self._held = ""
         self._leg_start = 0
         self._text_only = False
@@ -52,17 +53,17 @@ class Migration:
     @property
     def fresh(self) -> bool:
         """Nothing has reached the client yet."""
-        return not self._emitted and not self.structured
+        return not self.emitted and not self.structured
 
     @property
-    def ids(self) -> Sequence[int]:
-        """All tokens so far whose ids are known."""
-        return self._ids
+    def running(self) -> bool:
+        """Whether output only has to be counted on its way out: it is of the turn's first worker, and not its first."""
+        return self.said > 0 and not self._leg_start
 
     @property
     def count(self) -> int:
         """How many tokens there are."""
-        return len(self._ids)
+        return len(self.ids)
 
     @property
     def movable(self) -> bool:
@@ -70,20 +71,20 @@ class Migration:
         half-way through."""
         if self.structured or self._text_only:
             return False
-        return not self._ids or self._request.constraint is None
+        return not self.ids or self._request.constraint is None
 
     def request(self) -> GenerateRequest:
         """The request for the next worker: the prompt plus the tokens so far."""
         self.said = 0
-        self._leg_start = len(self._ids)
-        if not self._ids:
+        self._leg_start = len(self.ids)
+        if not self.ids:
             return self._request
         wanted = self._request.sampling.max_tokens
-        left = None if wanted is None else wanted - len(self._ids)
+        left = None if wanted is None else wanted - len(self.ids)
         return msgspec.structs.replace(
             self._request,
-            prompt_ids=[*self._request.prompt_ids, *self._ids],
-            resumed=self._request.resumed + len(self._ids),
+            prompt_ids=[*self._request.prompt_ids, *self.ids],
+            resumed=self._request.resumed + len(self.ids),
             sampling=msgspec.structs.replace(self._request.sampling, max_tokens=left),
         )
 
@@ -95,17 +96,14 @@ class Migration:
             text, taken = self._spelled(ids)
             ids = ids[:taken]
             batch = TokenBatch(text, ids, batch.logprobs[:taken])
-        if len(ids) == 1:
-            self.said += 1
-            self._ids.append(ids[0])
-        elif ids:
+        if ids:
             self.said += len(ids)
-            self._ids.extend(ids)
+            self.ids.extend(ids)
         else:
             self.said += 1
             self._text_only = self._text_only or (bool(batch.text) and not self._leg_start)
         # Once the ids are noted, which may be none that can be.
-        self._emitted += len(batch.text)
+        self.emitted += len(batch.text)
         return batch
 
     def _spelled(self, ids: Sequence[int]) -> tuple[str, int]:
@@ -122,10 +120,10 @@ class Migration:
         """Spell what there is, as the next worker's tokens will be: what no client got of it is `_held`. The worker
         that wrote it may have gone right behind a stop string."""
         speller = self._speller = Speller(self._tokenizer, self._request.sampling.stop)
-        text, taken = speller.feed(self._ids.tolist())
-        self._held = text[self._emitted :]
+        text, taken = speller.feed(self.ids.tolist())
+        self._held = text[self.emitted :]
         self.stopped = speller.stopped_by
-        del self._ids[taken:]
+        del self.ids[taken:]
         return speller
 
     def rest(self, completion: Completion | None = None) -> str:
@@ -147,7 +145,7 @@ class Migration:
         cached = min(completion.cached_tokens, prompt)
         if self.stopped is not None:
             # The worker may not have seen it, and have gone on behind it, perhaps to another one.
-            return Completion("stop_sequence", prompt, len(self._ids), cached, self.stopped)
+            return Completion("stop_sequence", prompt, len(self.ids), cached, self.stopped)
         return msgspec.structs.replace(
             completion,
             prompt_tokens=prompt,
@@ -158,9 +156,9 @@ class Migration:
     def already_complete(self) -> Completion | None:
         """The end, where nothing is left to generate: the budget was spent exactly when the worker failed, the worker
         failed right behind a stop string, or two workers wrote one that neither saw whole."""
-        if self._speller is None and self._ids and self._request.sampling.stop:
+        if self._speller is None and self.ids and self._request.sampling.stop:
             self._spell_again()
-        wanted, prompt, count = self._request.sampling.max_tokens, len(self._request.prompt_ids), len(self._ids)
+        wanted, prompt, count = self._request.sampling.max_tokens, len(self._request.prompt_ids), len(self.ids)
         if self.stopped is not None:
             return Completion("stop_sequence", prompt, count, 0, self.stopped)
         if wanted is None or not 0 < wanted <= count:

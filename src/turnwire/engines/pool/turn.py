@@ -62,6 +62,8 @@ class PooledTurn:
         self._arrived = self.loop.time()
         self._began = 0.0
         self._uncached = 0
+        # Whether one more token is only counted.
+        self._running = False
         self._load: TurnLoad | None = None
         self._reserved = 0.0
         self._timer: asyncio.Handle | None = None
@@ -119,7 +121,7 @@ class PooledTurn:
         worker.active += 1
         self.worker = worker
         now = self._began = self.silent_since = self.loop.time()
-        self.heard, self.doubted = False, 0.0
+        self.heard, self.doubted, self._running = False, 0.0, False
         self._load = router.sent(placement, request, self.blocks, id(self), now)
         self._uncached = self._load.prefilling
         # Asked by the name of its method: the check of a protocol looks at every method of it, for each turn.
@@ -172,11 +174,26 @@ class PooledTurn:
     # -------------------------------------------------------------------------------------------------- receiver
 
     def tokens(self, batch: TokenBatch) -> None:
+        self.heard = True
+        ids = batch.ids
+        if not self._running or len(ids) != 1:
+            self._take(batch)
+            return
+        # As Migration.passed: nearly every token comes here, and a call would cost as much as all of it.
+        migration = self._migration
+        migration.ids.append(ids[0])
+        migration.said += 1
+        migration.emitted += len(batch.text)
+        self._receiver.tokens(batch)
+
+    def _take(self, batch: TokenBatch) -> None:
+        """Take output that may be anything."""
         migration = self._migration
         if not migration.said:
             self._spoke()
-        self.heard = True
-        self._receiver.tokens(migration.passed(batch))
+        batch = migration.passed(batch)
+        self._running = migration.running
+        self._receiver.tokens(batch)
         if migration.stopped is not None:
             # Not before the worker has had its say, whose own counts are better.
             self.loop.call_soon(self._stopped)

@@ -18,7 +18,7 @@ from turnwire.gateway.turns.admission import admit_round
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.protocols.hosted.answers import result_block
 from turnwire.protocols.reply import Reply
-from turnwire.protocols.wire import Encoder, TurnFailure
+from turnwire.protocols.wire import Delta, Encoder, TurnFailure
 from turnwire.turns import (
     BlockClosed,
     BlockDelta,
@@ -83,6 +83,9 @@ class RoundEncoder:
         data = self._inner.feed(told) if told else b""
         self.carried = self._inner.carried
         return data
+
+    def running(self, index: int) -> Delta | None:
+        return None if index in self._open else self._inner.running(index + self._shift)
 
     def keepalive(self) -> bytes:
         return self._inner.keepalive()

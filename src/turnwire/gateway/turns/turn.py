@@ -31,6 +31,7 @@ from turnwire.gateway.turns.asking import engine_request, stops_here
 from turnwire.gateway.turns.endings import ClientGone, ending, failure_of
 from turnwire.gateway.turns.output.log import OutputLog, Stamping
 from turnwire.gateway.turns.output.report import turn_report
+from turnwire.gateway.turns.output.running import MOST_GATHERED, Running
 from turnwire.gateway.turns.output.steering import (
     AnswerStops,
     FirstCallOnly,
@@ -45,14 +46,17 @@ from turnwire.gateway.turns.sink import Sink
 from turnwire.parsers import Parser, Start, start_state
 from turnwire.prompts.notes import noted
 from turnwire.prompts.recall.witness import Witness
+from turnwire.protocols.framing import one_line
 from turnwire.protocols.reply import Reply
 from turnwire.protocols.wire import Encoder, TurnFailure
-from turnwire.turns import BlockDelta, Event, Finished, FinishReason, Note, SealCarried, TokensScored, Usage
+from turnwire.turns import Event, Finished, FinishReason, Note, SealCarried, TokensScored, Usage
 
 __all__ = ["Turn"]
 
 log = logging.getLogger("turnwire.turn")
 
+
+_encode = msgspec.json.Encoder().encode
 
 _LONG = 32 * 1024
 """An opening of more bytes is a write of its own, so that it is not copied: a Responses answer begins with the
@@ -94,6 +98,7 @@ class Turn:
         self._tools: asyncio.Task[None] | None = None
         self._left: str | None = None
         self._log = OutputLog()
+        self._ids = self._log.ids
         runtime, prompt = record.runtime, record.prompt
         self._witness = Witness(prompt.begun.text if prompt.begun is not None else "")
         seals = runtime.seals_for(record.tenant, record.turn_id, prompt, self._witness) if record.exact else None
@@ -108,8 +113,9 @@ class Turn:
         # How many tokens of the output the engine was given with its prompt.
         self._prefilled = 0
         self._parser: Parser | None = None
-        # Set once the stream is open and nothing else is to be done with its running text.
-        self._feed: Callable[[str], Sequence[Event]] | None = None
+        self._running = Running(self._log, self._witness, encoder)
+        # Set once the stream is open, where nothing is asked of its running text but to run.
+        self._runs = False
         self._first_call: FirstCallOnly | None = None
         self._stops: AnswerStops | None = None
         self._budget: ThinkingBudget | None = None
@@ -164,7 +170,8 @@ class Turn:
     def _let_go(self) -> None:
         """Open the circles in which a turn that is over would stay, with its prompt and its output, until the collector
         looks at what has lived for long."""
-        self._generation = self._parser = self._feed = self._between = None
+        self._generation = self._parser = self._between = None
+        self._running.end()
         if self.outcome.finish is None:
             # An error that ended the turn knows the frames it went through, and they know the turn.
             self._ended = self._loop.create_future()
@@ -206,40 +213,60 @@ class Turn:
     def tokens(self, batch: TokenBatch) -> None:
         """More output; see engines.interface.Receiver."""
         self.silent = False
-        if self.record.first_token is None:
-            self.record.called()
+        running, text = self._running, batch.text
+        # Held by the object, not by its class: from local names they are called without a search.
+        search = running.search
         try:
-            feed = self._feed
-            if feed is None or batch.logprobs:
-                events = self._heard(batch.text, batch.ids)
-                if batch.logprobs:
-                    events = [*events, _scored(batch)]
-                if events:
-                    self._put(self.encoder.feed(events))
+            if search is None or not text or batch.logprobs or search(text) is not None:
+                self._take(batch)
+                return
+            # Nearly every token comes here, in one function: each call within it would cost as much as its longest
+            # step.
+            data = _encode(text)
+            if not text.isascii():
+                data = one_line(data)
+            tail, number = running.tail, running.number
+            if number >= 0:
+                tail = tail % number
+                running.number = number + 1
+            ids, gathered = batch.ids, running.gathered
+            if len(ids) == 1:
+                self._ids.append(ids[0])
             else:
-                # Nearly every token comes here: a stream that is open, and nothing is asked of it but to run, perhaps
-                # with a bound on its thoughts. Running text needs no stamps.
-                self._log.add(batch.text, batch.ids)
-                events = feed(batch.text)
-                if len(events) == 1 and type(events[0]) is BlockDelta:
-                    self._witness.feed(events)
-                    data = self.encoder.feed(events)
-                    if data:
-                        # Held by the object, not by its class: from a local name it is called without a search.
-                        write = self.sink.write
-                        write(data)
-                elif events:
-                    self._put(self.encoder.feed(self._stamped(events)))
-            if self._budget is not None and self._budget.spend(events, len(batch.ids)):
-                self._close_thought()
+                self._ids.extend(ids)
+            gathered.append(batch)
+            write = self.sink.write
+            write(running.head + data + tail)
+            if len(gathered) >= MOST_GATHERED:
+                running.settle()
+            budget = self._budget
+            if budget is not None and budget.inside:
+                budget.left -= len(ids)
+                if budget.left <= 0:
+                    self._close_thought()
         except Exception as error:
             self._end(error)
+
+    def _take(self, batch: TokenBatch) -> None:
+        """Take output that may be anything."""
+        if self.record.first_token is None:
+            self.record.called()
+        events = self._heard(batch.text, batch.ids)
+        if batch.logprobs:
+            events = [*events, _scored(batch)]
+        if events:
+            self._put(self.encoder.feed(events))
+        if self._budget is not None and self._budget.spend(events, len(batch.ids)):
+            self._close_thought()
+        elif self._runs and self._parser is not None:
+            self._running.begin(self._parser)
 
     def events(self, batch: EventBatch) -> None:
         """More output of an engine that parses by itself."""
         self.silent = False
         self.record.called()
         try:
+            self._running.end()
             self._put(self.encoder.feed(self._stamped(batch.events)))
         except Exception as error:
             self._end(error)
@@ -267,6 +294,7 @@ class Turn:
 
     def _heard(self, text: str, ids: Sequence[int]) -> Sequence[Event]:
         """The stamped events of more output."""
+        self._running.end()
         self._log.add(text, ids)
         if self._parser is None:
             return ()
@@ -325,6 +353,7 @@ class Turn:
         runtime, text = self.record.runtime, closing_text(self.record.dialect)
         assert self._generation is not None
         assert text is not None
+        self._running.end()
         self._generation.abort()
         self._budget = None
         self._stamping.notes.append(Note("thinking.budget_reached", "The thought was closed at its budget."))
@@ -383,6 +412,7 @@ class Turn:
 
     def beat(self) -> None:
         """Write a sign of life."""
+        self._running.end()
         if self.opened and (data := self.encoder.keepalive()):
             self.record.beats.append(time.monotonic())
             self.sink.write(data)
@@ -408,6 +438,7 @@ class Turn:
 
     async def _complete(self, completion: Completion) -> None:
         record, runtime = self.record, self.record.runtime
+        self._running.end()
         last, finished = self._closed(completion)
         trailing = self._trailing_seal()
         if trailing is not None:
@@ -522,6 +553,7 @@ class Turn:
 
     def _note_outcome(self) -> None:
         """Bring the outcome up to date, also of a turn that ends early."""
+        self._running.end()
         outcome = self.outcome
         outcome.text = self._log.text
         outcome.notes = self._stamping.notes
@@ -532,6 +564,7 @@ class Turn:
 
     def _fail(self, failure: TurnFailure) -> None:
         """End with a failure: raised while it can still be a status, else written as the API wants it."""
+        self._running.end()
         self.outcome.failure = failure
         # A success that could not be kept is none.
         self.outcome.finish = None
@@ -559,8 +592,7 @@ class Turn:
         self.opened = True
         self.sink.open()
         steered = not (self._first_call is None and self._stops is None and self.record.reply is None)
-        if self._parser is not None and not steered:
-            self._feed = self._parser.feed
+        self._runs = not steered
         # Let go: a Responses answer begins with the instructions, twice.
         head, self._head = self._head, b""
         return head

@@ -10,16 +10,30 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["JsonString", "JsonText", "lenient"]
+__all__ = ["JsonString", "JsonText", "lenient", "plain_string"]
 
 _DEPTH: Final = 200
 _OUTSIDE = re.compile(r"""["'{}\[\]()<TFN]""")
 _INSIDE: Final = {'"': re.compile(r'["\\\x00-\x1f]'), "'": re.compile(r"['\"\\\x00-\x1f]")}
-# The inside of a double-quoted string as far as it is plain JSON; possessive, so it never backtracks.
-_RUN = re.compile(r'[^"\\\x00-\x1f]*+(?:\\[^\x00-\x1f\'][^"\\\x00-\x1f]*+)*+')
 _CONTROL: Final = {chr(code): f"\\u{code:04x}" for code in range(32)} | {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _WORDS: Final = {"True": "true", "False": "false", "None": "null"}
 _CLOSES: Final = {"}": "{", "]": "[", ")": "["}
+
+
+def _run(others: str) -> str:
+    """The inside of a double-quoted string as far as it is plain JSON and holds none of `others`; possessive, so that
+    it never backtracks."""
+    plain = rf'[^"\\\x00-\x1f{others}]*+'
+    return rf"{plain}(?:\\[^\x00-\x1f'{others}]{plain})*+"
+
+
+def plain_string(others: str = "") -> str:
+    """A pattern that finds nothing in more of a double-quoted string that can be forwarded as it is: whole escapes and
+    no quote, no control character and none of `others`, which are written as in a set of characters."""
+    return rf"\A(?!{_run(others)}\Z)"
+
+
+_RUN = re.compile(_run(""))
 
 
 class JsonText:
@@ -30,7 +44,7 @@ class JsonText:
 
     __slots__ = ("_escaped", "_quote", "_word", "deep", "done", "out", "rewritten", "stack", "stuck")
 
-    PLAIN: Final = r'["\\\x00-\x1f]'
+    PLAIN: Final = plain_string()
     """While `in_string`, text in which this finds nothing can be forwarded as it is."""
 
     def __init__(self) -> None:

@@ -153,7 +153,7 @@ class _NamedCodec(CallSteps[State, On]):
         self._go(On.SECTION if self._wrapped else On.CALL)
 
     def plain(self) -> str | None:
-        """Inside a string of the arguments, anything but quotes, backslashes and control characters passes."""
+        """Inside a string of the arguments, anything but quotes, cut escapes and control characters passes."""
         return JsonText.PLAIN if self._state is State.JSON and not self._held and self._json.in_string else None
 
     def finish(self) -> None:

@@ -86,7 +86,7 @@ class Witness:
     def feed(self, events: Sequence[Event]) -> None:
         """The turn's next events."""
         for event in events:
-            if type(event) is BlockDelta:  # first and cheap: nearly every event is one
+            if type(event) is BlockDelta:
                 self._raw += len(event.raw)
                 into = self._open.get(event.index)
                 if into is not None:
@@ -110,6 +110,13 @@ class Witness:
                 marks = None if event.malformed else argument_marks(event.arguments)
                 self._calls.append(_Call(_name_mark(event.name), None if marks is None else marks[0]))
                 self.rest.append(ToolCallBlock(id=str(event.index), name=event.name, arguments=event.arguments))
+
+    def more(self, index: int, text: str) -> None:
+        """More of an open block, word for word as the model wrote it."""
+        self._raw += len(text)
+        into = self._open.get(index)
+        if into is not None:
+            into += text.encode("utf-8", "surrogatepass")
 
     @property
     def said(self) -> bytes:

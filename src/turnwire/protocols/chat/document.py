@@ -49,6 +49,9 @@ class DocumentEncoder:
         self._reply.feed(events)
         return self._finished(self._reply.finished) if self._reply.finished is not None else b""
 
+    def running(self, index: int) -> None:
+        return None
+
     def keepalive(self) -> bytes:
         return b""
 

@@ -23,7 +23,7 @@ from turnwire.protocols.chat.vocabulary import (
     usage_object,
 )
 from turnwire.protocols.framing import SSE, Framing, json_line, quoted
-from turnwire.protocols.wire import TurnFacts, TurnFailure
+from turnwire.protocols.wire import Delta, TurnFacts, TurnFailure
 from turnwire.turns import (
     BlockClosed,
     BlockDelta,
@@ -114,6 +114,12 @@ class StreamEncoder:
                 if handle is not None:
                     handle(self, event, out)
         return b"".join(out)
+
+    def running(self, index: int) -> Delta | None:
+        if index not in self._heads or index in self._unwritten or self._scores:
+            return None
+        thought = self._thoughts.get(index)
+        return Delta(*self._heads[index], ran=None if thought is None else lambda text, deltas: thought.append(text))
 
     def keepalive(self) -> bytes:
         return self._framing.keepalive

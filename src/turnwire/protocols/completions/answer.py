@@ -107,6 +107,9 @@ class StreamEncoder:
                     out.append(self._end())
         return b"".join(out)
 
+    def running(self, index: int) -> None:
+        return None
+
     def keepalive(self) -> bytes:
         return self._framing.keepalive
 
@@ -157,6 +160,9 @@ class DocumentEncoder:
             elif isinstance(event, Finished):
                 return self._finished(event)
         return b""
+
+    def running(self, index: int) -> None:
+        return None
 
     def keepalive(self) -> bytes:
         return b""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from turnwire.engines.interface import TokenBatch
 from turnwire.gateway.turns.output.token_places import TokenPlaces
 from turnwire.gateway.turns.record import BlockTimes
 from turnwire.prompts.prompt import Tokenizer
@@ -42,10 +43,13 @@ class OutputLog:
         self._text += text.encode("utf-8", "surrogatepass")
         self.lengths.append(len(text))
         self.sizes.append(len(ids))
-        if len(ids) == 1:
-            self.ids.append(ids[0])
-        else:
-            self.ids.extend(ids)
+        self.ids.extend(ids)
+
+    def add_told(self, batches: Sequence[TokenBatch], text: str) -> None:
+        """Take several, whose joined text is `text` and whose ids are here already."""
+        self._text += text.encode("utf-8", "surrogatepass")
+        self.lengths.extend([len(batch.text) for batch in batches])
+        self.sizes.extend([len(batch.ids) for batch in batches])
 
     @property
     def text(self) -> str:

@@ -97,27 +97,23 @@ class AnswerStops:
 
 
 class ThinkingBudget:
-    """Counts the tokens of a turn's thoughts. `inside`: a thought is open."""
+    """Counts the tokens of a turn's thoughts. `left` is how many they may still have; `inside`: a thought is open."""
 
     def __init__(self, tokens: int, *, inside: bool) -> None:
-        self._left = tokens
+        self.left = tokens
         self.inside = inside
 
     def spend(self, events: Sequence[Event], tokens: int) -> bool:
         """Take a batch of so many tokens; whether an open thought has used the budget up."""
         began = self.inside
-        if len(events) == 1 and type(events[0]) is BlockDelta:
-            if began:
-                self._left -= tokens
-            return began and self._left <= 0
         for event in events:
             if isinstance(event, BlockOpened):
                 self.inside = event.kind == "reasoning"
             elif isinstance(event, BlockClosed) and event.kind == "reasoning":
                 self.inside = False
         if began or self.inside:
-            self._left -= tokens
-        return self.inside and self._left <= 0
+            self.left -= tokens
+        return self.inside and self.left <= 0
 
 
 def thinking_budget(conversation: Conversation, dialect: Dialect, start: Start) -> ThinkingBudget | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from enum import auto
 from typing import TYPE_CHECKING, Final
 
-from turnwire.parsers.codecs.json_text import JsonText
+from turnwire.parsers.codecs.json_text import JsonText, plain_string
 from turnwire.parsers.codecs.steps import Steps
 from turnwire.parsers.scanner import WAIT, Scanner, blanks
 from turnwire.parsers.symbols import Symbol
@@ -74,7 +74,7 @@ class JsonBody(Steps[State, On]):
         self._openers = Scanner(openers)
         markers = [*self._closers, *openers]
         self._markers = Scanner(markers)
-        self._plain = r'["\\\x00-\x1f' + "".join(sorted({re.escape(marker[0]) for marker in markers})) + "]"
+        self._plain = plain_string("".join(sorted({re.escape(marker[0]) for marker in markers})))
         self._name = ""
         self._json = JsonText()
         self._held: list[str] = []
@@ -96,7 +96,7 @@ class JsonBody(Steps[State, On]):
         self._go(On.BEGIN)
 
     def plain(self) -> str | None:
-        """Inside a string, anything but quotes, backslashes, control characters and markers passes."""
+        """Inside a string, anything but quotes, cut escapes, control characters and markers passes."""
         return self._plain if self._state is State.JSON and self._json.in_string else None
 
     def finish(self) -> None:

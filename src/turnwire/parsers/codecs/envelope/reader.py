@@ -88,7 +88,7 @@ class EnvelopeCodec(CallSteps[State, On]):
         self._go(On.BRACKET)
 
     def plain(self) -> str | None:
-        """Inside a string of streaming arguments, anything but quotes, backslashes and control characters passes."""
+        """Inside a string of streaming arguments, anything but quotes, cut escapes and control characters passes."""
         return JsonText.PLAIN if self._state is State.ARGUMENTS and self._json.in_string else None
 
     def finish(self) -> None:

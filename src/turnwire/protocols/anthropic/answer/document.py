@@ -50,6 +50,9 @@ class DocumentEncoder:
         self._reply.feed(events)
         return self._document(self._reply.finished) if self._reply.finished is not None else b""
 
+    def running(self, index: int) -> None:
+        return None
+
     def keepalive(self) -> bytes:
         return b""
 

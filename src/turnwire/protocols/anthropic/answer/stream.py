@@ -21,7 +21,7 @@ from turnwire.protocols.anthropic.vocabulary import (
 )
 from turnwire.protocols.framing import SSE, Framing, json_line, quoted, typed
 from turnwire.protocols.hosted.message_blocks import content_block, frames
-from turnwire.protocols.wire import ErrorKind, TurnFacts, TurnFailure
+from turnwire.protocols.wire import Delta, ErrorKind, TurnFacts, TurnFailure
 from turnwire.turns import (
     BlockClosed,
     BlockDelta,
@@ -130,6 +130,10 @@ class StreamEncoder:
             elif isinstance(event, Finished):
                 self._finished(event, out)
         return b"".join(out)
+
+    def running(self, index: int) -> Delta | None:
+        block = self._open.get(index)
+        return Delta(block.head, self._end) if block is not None and block.sent else None
 
     def keepalive(self) -> bytes:
         return b"" if self._ended else self._framing.event("ping", {"type": "ping"})

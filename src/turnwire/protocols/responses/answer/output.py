@@ -36,9 +36,11 @@ ItemEvent: TypeAlias = tuple[str, bytes]
 
 
 class OutputItem(Protocol):
-    """An open item. `delta_head` begins each of its deltas: the encoded text and the sequence number follow."""
+    """An open item. `delta_head` begins each of its deltas: the encoded text and the sequence number follow. `plain`:
+    every text is a delta of its own, word for word."""
 
     delta_head: ItemEvent
+    plain: bool
 
     def opening(self) -> list[ItemEvent]: ...
 
@@ -67,6 +69,8 @@ class MessageItem:
     """An assistant message with one text part."""
 
     __slots__ = ("_head", "_index", "_parts", "_place", "delta_head")
+
+    plain = True
 
     def __init__(self, turn_id: str, index: int) -> None:
         item_id = f"msg_{turn_id}_{index}".encode()
@@ -104,25 +108,25 @@ _TEXT_PART = b'{"type":"output_text","annotations":[],"logprobs":[],"text":%b}'
 class ReasoningItem:
     """A thought. It is shown as its summary (what every client displays) and carried whole in `encrypted_content`."""
 
-    __slots__ = ("_id", "_index", "_parts", "_place", "_visible", "delta_head")
+    __slots__ = ("_id", "_index", "_parts", "_place", "delta_head", "plain")
 
     def __init__(self, turn_id: str, index: int, *, visible: bool) -> None:
         self._id = f"rs_{turn_id}_{index}"
         self._index = index
-        self._visible = visible
+        self.plain = visible
         self._place = _place(self._id, index) + b',"summary_index":0'
         self._parts: list[bytes] = []
         self.delta_head = ("response.reasoning_summary_text.delta", self._place + b',"delta":')
 
     def opening(self) -> list[ItemEvent]:
         added = _added(self._index, _reasoning(self._id, b"", b"null", IN_PROGRESS))
-        if not self._visible:
+        if not self.plain:
             return [added]
         part = self._place + b',"part":' + _summary_part(b'""')
         return [added, ("response.reasoning_summary_part.added", part)]
 
     def delta(self, text: str) -> bytes:
-        if not self._visible:
+        if not self.plain:
             return b""
         encoded = quoted(text)
         self._parts.append(encoded[1:-1])
@@ -130,7 +134,7 @@ class ReasoningItem:
 
     def close(self, *, arguments: str = "", seal: str = "", status: bytes = COMPLETED) -> tuple[list[ItemEvent], bytes]:
         carried = quoted(seal) if seal else b"null"
-        if not self._visible:
+        if not self.plain:
             item = _reasoning(self._id, b"", carried, status)
             return [_done(self._index, item)], item
         text = b'"%b"' % b"".join(self._parts)
@@ -166,7 +170,9 @@ def carrier_item(turn_id: str, index: int, seal: str) -> tuple[list[ItemEvent], 
 class FunctionCallItem:
     """A function call; its argument text streams as it is written."""
 
-    __slots__ = ("_head", "_index", "_name", "_place", "_tail", "delta_head")
+    __slots__ = ("_head", "_index", "_name", "_place", "delta_head")
+
+    plain = True
 
     def __init__(self, turn_id: str, index: int, call_id: str, origin: Origin) -> None:
         item_id = f"fc_{turn_id}_{index}"
@@ -202,6 +208,8 @@ class CustomCallItem:
     """A custom tool call: the model's one argument, given back as the raw text that it holds."""
 
     __slots__ = ("_head", "_index", "_input", "_place", "_received", "delta_head")
+
+    plain = False
 
     def __init__(self, turn_id: str, index: int, call_id: str, origin: Origin) -> None:
         item_id = f"ctc_{turn_id}_{index}"
@@ -245,6 +253,8 @@ class SearchCallItem:
     """A call of the client's own tool search; its arguments are an object and have no deltas on this wire."""
 
     __slots__ = ("_head", "_index", "delta_head")
+
+    plain = False
 
     def __init__(self, turn_id: str, index: int, call_id: str, origin: Origin) -> None:
         self._index = index

@@ -28,7 +28,7 @@ from turnwire.protocols.responses.answer.output import (
 )
 from turnwire.protocols.responses.echo import Echo, ResponseJson
 from turnwire.protocols.responses.tools import CallKind, Origin
-from turnwire.protocols.wire import TurnFacts, TurnFailure
+from turnwire.protocols.wire import Delta, TurnFacts, TurnFailure
 from turnwire.turns import (
     BlockClosed,
     BlockDelta,
@@ -140,6 +140,12 @@ class StreamEncoder:
             pieces += self._stated(name, response, number)
         return b"".join(pieces)
 
+    def running(self, index: int) -> Delta | None:
+        item = self._open
+        if item is None or not item.plain:
+            return None
+        return Delta(self._delta_head, b',"sequence_number":%d' + self._end, self._sequence, self._ran)
+
     def keepalive(self) -> bytes:
         # Codex counts only parsed events as life, and every client knows this one. Nothing follows the end.
         return b"" if self.finished else self._next("response.in_progress", self._opening)
@@ -173,6 +179,11 @@ class StreamEncoder:
         """The turn was called off: what is finished stays, nothing more is said."""
         self.finished = True
         self.response = self._response(b"cancelled")
+
+    def _ran(self, text: str, deltas: int) -> None:
+        self._sequence += deltas
+        if self._open is not None:
+            self._open.delta(text)
 
     # ------------------------------------------------------------------------------------------------ all but deltas
 
@@ -328,6 +339,9 @@ class DocumentEncoder:
     def feed(self, events: Sequence[Event]) -> bytes:
         self._stream.feed(events)
         return self._stream.document if self._stream.finished else b""
+
+    def running(self, index: int) -> None:
+        return None
 
     def keepalive(self) -> bytes:
         return b""

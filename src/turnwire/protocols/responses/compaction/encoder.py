@@ -80,6 +80,9 @@ class CompactedEncoder:
         self._reply.feed(events)
         return self._finish_summary(self._reply.finished) if self._reply.finished is not None else b""
 
+    def running(self, index: int) -> None:
+        return None
+
     def keepalive(self) -> bytes:
         return b""
 
