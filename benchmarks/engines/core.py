@@ -53,6 +53,24 @@ READY = {
 ANSWERS = {"get_supported_tasks": ["generate"], "is_sleeping": False, "reset_prefix_cache": True}
 
 
+class Added(msgspec.Struct, array_like=True):
+    """A request as far as a script needs it. What its prompt is nobody reads: to make objects of some 50,000 ids takes
+    longer than a gateway takes for all of the request, and would count as the gateway's."""
+
+    name: str
+    prompt: msgspec.Raw
+    features: Any = None
+    sampling: dict[str, Any] | None = None
+
+
+def length(packed: bytes | memoryview) -> int:
+    """How many items a msgpack array has."""
+    first = packed[0]
+    if first < 0xA0:
+        return first & 0x0F
+    return int.from_bytes(packed[1 : 3 if first == 0xDC else 5])
+
+
 class Running:
     """One request: what it is answered with, and how far that is."""
 
@@ -81,6 +99,7 @@ class Core:
         self._counter = counter
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder().decode
+        self._added = msgspec.msgpack.Decoder(Added).decode
         self._running: dict[str, Running] = {}
         self._period = 0.0
         context = zmq.Context()
@@ -121,18 +140,22 @@ class Core:
     def _take(self) -> None:
         while self._requests.poll(0):
             kind, *frames = self._requests.recv_multipart()
-            asked = self._decode(frames[0])
             if kind == ADD:
-                ids, self._period = self._playbook.now()
-                self._playbook.hear(asked[1])
-                self._running[asked[0]] = Running(ids, len(asked[1]), (asked[3] or {}).get("max_tokens", DEFAULT_LIMIT))
+                self._add(self._added(frames[0]))
             elif kind == ABORT:
-                for name in asked:
+                for name in self._decode(frames[0]):
                     if self._running.pop(name, None) is not None:
                         self._playbook.left()
             elif kind == UTILITY:
-                _, call, method, *_ = asked
+                _, call, method, *_ = self._decode(frames[0])
                 self._send([], utility=[call, None, [None, ANSWERS.get(method)]])
+
+    def _add(self, asked: Added) -> None:
+        ids, self._period = self._playbook.now()
+        if self._playbook.listens:
+            self._playbook.hear(self._decode(asked.prompt))
+        most = (asked.sampling or {}).get("max_tokens", DEFAULT_LIMIT)
+        self._running[asked.name] = Running(ids, length(memoryview(asked.prompt)), most)
 
     def _step(self) -> None:
         outputs: list[list[Any]] = []
