@@ -41,7 +41,7 @@ from turnwire.protocols.responses.answer.stream import StreamEncoder as Response
 from turnwire.protocols.responses.echo import Echo as ResponsesEcho
 from turnwire.protocols.responses.tools import Toolbox
 from turnwire.protocols.wire import Delta, Encoder, Inbound, TurnFacts
-from turnwire.turns import Conversation, Message, TextBlock, Thinking, Tool
+from turnwire.turns import Conversation, Message, Sampling, TextBlock, Thinking, Tool
 
 TOKENIZER = load_tokenizer(None)
 BUILDER = PromptBuilder(default_template(), TOKENIZER)
@@ -72,12 +72,14 @@ class Engine:
 
     capabilities = Capabilities(yields="tokens")
     receiver: Receiver
+    aborted = False
 
     def submit(self, request: GenerateRequest, receiver: Receiver) -> Generation:
         self.receiver = receiver
         return self
 
-    def abort(self) -> None: ...
+    def abort(self) -> None:
+        self.aborted = True
 
     def pause(self) -> None: ...
 
@@ -272,3 +274,21 @@ async def test_no_more_than_a_few_pieces_wait_to_be_told() -> None:
     assert 0 < most < MOST_GATHERED
     engine.receiver.done(Completion("stop", 1, 10 * MOST_GATHERED))
     assert (await task).text == " word" * 10 * MOST_GATHERED
+
+
+@pytest.mark.parametrize("ids", [1, 0, 3])
+@pytest.mark.parametrize("text", [" word", " \n"])
+async def test_an_engine_that_does_not_stop_where_it_was_told_to_is_stopped(ids: int, text: str) -> None:
+    running, engine = turn("none", ENCODERS["chat"](SSE), Pages(), sampling=Sampling(max_tokens=200))
+    task = asyncio.ensure_future(running.run())
+    await asyncio.sleep(0)
+    said = 0
+    while not engine.aborted:
+        assert said < 1000, "it goes on for ever"
+        engine.receiver.tokens(TokenBatch(text, (7,) * ids))
+        said += max(ids, 1)
+    assert said >= 200
+    outcome = await task
+    assert outcome.finish is not None
+    assert outcome.finish.reason == "length"
+    assert len(outcome.output_ids) == (said if ids else 0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -57,6 +58,9 @@ log = logging.getLogger("turnwire.turn")
 
 
 _encode = msgspec.json.Encoder().encode
+
+_OVERRUN = 64
+"""Tokens that an engine may say beyond what it was asked for: one that writes several in a step may stop late."""
 
 _LONG = 32 * 1024
 """An opening of more bytes is a write of its own, so that it is not copied: a Responses answer begins with the
@@ -112,6 +116,8 @@ class Turn:
         self._plan: ConstraintPlan = FREE
         # How many tokens of the output the engine was given with its prompt.
         self._prefilled = 0
+        # How many tokens it may have before the engine is stopped, which has not stopped where it was told to.
+        self._most = sys.maxsize
         self._parser: Parser | None = None
         self._running = Running(self._log, self._witness, encoder)
         # Set once the stream is open, where nothing is asked of its running text but to run.
@@ -138,7 +144,11 @@ class Turn:
 
     def request(self, prefill: Sequence[int] = ()) -> GenerateRequest:
         """What the engine is asked for. `prefill` follows the prompt and counts as the model's own output."""
-        return engine_request(self.record, self._plan.constraint, prefill, len(self._log.ids))
+        said = len(self._ids)
+        request = engine_request(self.record, self._plan.constraint, prefill, said)
+        if request.sampling.max_tokens is not None:
+            self._most = said + request.sampling.max_tokens + _OVERRUN
+        return request
 
     async def run(self) -> TurnOutcome:
         """Run to the end. Raises TurnFailure if nothing was sent yet; later failures are written to the sink. Raises
@@ -239,6 +249,7 @@ class Turn:
             write(running.head + data + tail)
             if len(gathered) >= MOST_GATHERED:
                 running.settle()
+                self._bound()
             budget = self._budget
             if budget is not None and budget.inside:
                 budget.left -= len(ids)
@@ -260,6 +271,7 @@ class Turn:
             self._close_thought()
         elif self._runs and self._parser is not None:
             self._running.begin(self._parser)
+        self._bound()
 
     def events(self, batch: EventBatch) -> None:
         """More output of an engine that parses by itself."""
@@ -329,11 +341,21 @@ class Turn:
             return
         if stop is None:
             self._stamping.notes.append(Note("calls.first_only", "The client asked for one call at a time."))
-        output = max(len(self._log.ids) - self._prefilled, 0)
-        prompt = len(record.prompt.ids) + self._prefilled
-        self.done(Completion("stop", prompt, output, self.usage.cached, stop))
+        self._stop("stop", stop)
+
+    def _stop(self, reason: FinishReason, stop: str | None = None) -> None:
+        """End the turn here, without the engine's word."""
+        output = max(len(self._ids) - self._prefilled, 0)
+        prompt = len(self.record.prompt.ids) + self._prefilled
+        self.done(Completion(reason, prompt, output, self.usage.cached, stop))
         if self._generation is not None:
             self._generation.abort()
+
+    def _bound(self) -> None:
+        """An engine that goes on behind the tokens it was asked for is stopped. A batch without ids is one at least."""
+        if max(len(self._ids), len(self._log.sizes)) > self._most and not self._ended.done():
+            log.warning("turn %s: its engine did not stop where it was told to", self.record.turn_id)
+            self._stop("length")
 
     def _bound_thoughts(self, start: Start) -> None:
         record = self.record
