@@ -4,51 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import uvicorn
-import uvloop
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from turnwire.gateway.door.bounds import HttpBounds
 from turnwire.gateway.door.connection import bounded_http
 from turnwire.gateway.door.exchange import DIRECT
-from turnwire.gateway.door.websocket import bounded_socket
 
-Run = Callable[[Coroutine[Any, Any, None]], None]
-Talk = Callable[..., Awaitable[bytes]]
+from .conftest import GET, LAST, Run, bodies, body_of, echo, serving
 
-GET = b"GET /a HTTP/1.1\r\nhost: localhost\r\n\r\n"
 CHUNKED = b"POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
-LAST = b"GET /b HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
-
-
-@pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Run:
-    play: Run = request.param
-    return play
-
-
-async def body_of(receive: Receive) -> bytes:
-    body = b""
-    while True:
-        message = await receive()
-        assert message["type"] == "http.request"
-        body += message["body"]
-        if not message["more_body"]:
-            return body
-
-
-async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """Says what it was asked, in a body of known length."""
-    said = f"{scope['method']} {scope['path']} {scope['query_string'].decode()} ".encode() + await body_of(receive)
-    head = [(b"content-length", b"%d" % len(said))]
-    await send({"type": "http.response.start", "status": 200, "headers": head})
-    await send({"type": "http.response.body", "body": said})
 
 
 async def streamed(scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,58 +39,6 @@ async def direct(scope: Scope, receive: Receive, send: Send) -> None:
     await asyncio.sleep(0.01)
     exchange.write_last(b"two")
     exchange.finish()
-
-
-@asynccontextmanager
-async def serving(app: ASGIApp, keep_alive: int = 5, **over: Any) -> AsyncIterator[tuple[uvicorn.Server, Talk]]:
-    """A server, and a way to say something to it and hear all that it answers until it closes."""
-    fields = {"head_bytes": 4096, "headers": 50, "request_s": 30.0, "stall_s": 0.5, "linger_s": 0.5} | over
-    bounds = HttpBounds(**fields)
-    config = uvicorn.Config(
-        app,
-        http=bounded_http(bounds),
-        ws=bounded_socket(bounds),
-        lifespan="off",
-        access_log=False,
-        log_config=None,
-        timeout_keep_alive=keep_alive,
-    )
-    server = uvicorn.Server(config)
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    task = asyncio.create_task(server.serve(sockets=[listener]))
-    while not server.started:
-        await asyncio.sleep(0.005)
-
-    async def talk(*pieces: bytes, pause: float = 0.0) -> bytes:
-        reader, writer = await asyncio.open_connection(*listener.getsockname())
-        try:
-            for piece in pieces:
-                writer.write(piece)
-                await writer.drain()
-                await asyncio.sleep(pause)
-            async with asyncio.timeout(10):
-                return await reader.read()
-        finally:
-            writer.close()
-
-    try:
-        yield server, talk
-    finally:
-        server.should_exit = True
-        await task
-
-
-def bodies(answer: bytes) -> list[bytes]:
-    """The bodies of answers of known length."""
-    found = []
-    while answer:
-        head, _, answer = answer.partition(b"\r\n\r\n")
-        assert head.startswith(b"HTTP/1.1 200")
-        length = int(head.split(b"content-length: ")[1].split(b"\r\n")[0])
-        found.append(answer[:length])
-        answer = answer[length:]
-    return found
 
 
 def test_a_connection_serves_one_request_after_another(run: Run) -> None:
@@ -407,88 +325,6 @@ def test_who_sends_on_and_on_behind_an_answer_is_cut_off(run: Run) -> None:
                         writer.write(b"1\r\na\r\n")
                         await asyncio.sleep(0.01)
                 writer.close()
-
-    run(main())
-
-
-@pytest.mark.parametrize(("sizes", "aborted"), [((3, 2, 1, 0), False), ((3, 2, 2), True)])
-def test_who_reads_slowly_gets_all_of_an_answer_before_its_connection_is_closed(
-    run: Run, sizes: tuple[int, ...], aborted: bool
-) -> None:
-    left, heard = list(sizes), list[str]()
-
-    class Slow(asyncio.Transport):
-        def get_write_buffer_size(self) -> int:
-            return left.pop(0)
-
-        def close(self) -> None:
-            heard.append("close")
-
-        def abort(self) -> None:
-            heard.append("abort")
-
-    async def main() -> None:
-        bounds = HttpBounds(head_bytes=4096, headers=50, request_s=30.0, stall_s=30.0, linger_s=0.0)
-        connection: Any = bounded_http(bounds)(uvicorn.Config(echo), ServerState(), {})  # type: ignore[call-arg]
-        connection.connection_made(Slow())
-        connection.close()
-        while left:
-            await asyncio.sleep(0)
-        assert heard == ["close", "abort"][: 1 + aborted]
-        # What is encrypted and not sent cannot be seen; there the loop has a bound.
-        connection.transport = Slow({"sslcontext": object()})
-        connection.close()
-        assert heard[1 + aborted :] == ["close"]
-
-    run(main())
-
-
-@pytest.mark.parametrize(
-    ("kind", "half"),
-    [
-        ("http", False),
-        ("http", True),
-        ("closed by the peer", False),
-        ("closed by the server", False),
-        ("socket", True),
-    ],
-)
-def test_an_application_does_not_wait_for_ever_for_a_peer_that_reads_nothing(run: Run, kind: str, half: bool) -> None:
-    """Nor where it has closed its `half` of the connection."""
-    over: list[BaseException | None] = []
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            if scope["type"] == "http":
-                await send({"type": "http.response.start", "status": 200, "headers": []})
-                for _ in range(40):
-                    await send({"type": "http.response.body", "body": bytes(500_000), "more_body": True})
-            else:
-                await receive()
-                await send({"type": "websocket.accept"})
-                for _ in range(40):
-                    await send({"type": "websocket.send", "bytes": bytes(500_000)})
-        except BaseException as error:
-            over.append(error)
-            raise
-        over.append(None)
-
-    async def main() -> None:
-        async with serving(app) as (server, _):
-            with socket.create_connection(server.servers[0].sockets[0].getsockname()) as peer:
-                upgrade = b"upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\n"
-                upgrade += b"sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
-                peer.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n" + (b"" if kind == "http" else upgrade) + b"\r\n")
-                await asyncio.sleep(0.2)
-                if kind == "closed by the peer":
-                    peer.sendall(b"\x88\x80mask")
-                if half:
-                    peer.shutdown(socket.SHUT_WR)
-                server.should_exit = kind == "closed by the server"
-                async with asyncio.timeout(10):
-                    while server.server_state.connections or server.server_state.tasks:
-                        await asyncio.sleep(0.01)
-        assert len(over) == 1
 
     run(main())
 
@@ -827,145 +663,6 @@ def test_a_server_that_ends_closes_what_is_idle_and_lets_the_rest_finish(run: Ru
             release.set()
             answer = await running
             assert bodies(answer) == [b"GET /a  "]
-
-    run(main())
-
-
-UPGRADE = (
-    b"GET /ws HTTP/1.1\r\nhost: localhost\r\nupgrade: WebSocket\r\nconnection: keep-alive, Upgrade\r\n"
-    b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-)
-
-
-async def sockets(scope: Scope, receive: Receive, send: Send) -> None:
-    if scope["type"] == "http":
-        await asyncio.sleep(0.05)
-        await echo(scope, receive, send)
-        return
-    await receive()
-    await send({"type": "websocket.accept"})
-    await send({"type": "websocket.send", "text": scope["path"]})
-    await send({"type": "websocket.close"})
-
-
-def test_a_connection_becomes_a_websocket_also_after_other_requests(run: Run) -> None:
-    async def main() -> None:
-        async with serving(sockets) as (_, talk):
-            for before in ([], [GET]):
-                answer = await talk(*before, UPGRADE, b"\x88\x80\x00\x00\x00\x00", pause=0.2)
-                assert b"HTTP/1.1 101 " in answer
-                assert b"\x81\x03/ws" in answer
-            # Not in the midst of an answer.
-            assert b"HTTP/1.1 101 " not in await talk(GET + UPGRADE)
-
-    run(main())
-
-
-@pytest.mark.parametrize(
-    ("said", "status"),
-    [
-        (UPGRADE.replace(b"GET", b"POST"), b"405"),
-        (UPGRADE[:-2] + b"content-length: 5\r\n\r\nhello", b"400"),
-        (UPGRADE[:-2] + b"cookie: " + b"x" * 9000 + b"\r\n\r\n", b"431"),
-        (UPGRADE[:-2] + b"x: y\r\n" * 130 + b"\r\n", b"431"),
-        (UPGRADE + b"nonsense", b"400"),
-    ],
-    ids=["post", "body", "line", "lines", "frame"],
-)
-def test_what_cannot_become_a_websocket_is_refused(run: Run, said: bytes, status: bytes) -> None:
-    async def main() -> None:
-        async with serving(sockets, head_bytes=20_000, headers=200) as (server, talk):
-            assert (await talk(said)).startswith(b"HTTP/1.1 " + status)
-            async with asyncio.timeout(5):
-                while server.server_state.connections:
-                    await asyncio.sleep(0.01)
-
-    run(main())
-
-
-def test_what_is_no_frame_ends_a_websocket_that_is_not_accepted_yet(run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        told = asyncio.Event()
-
-        async def undecided(scope: Scope, receive: Receive, send: Send) -> None:
-            await receive()
-            told.set()
-            assert (await receive())["type"] == "websocket.disconnect"
-
-        async with serving(undecided) as (server, _):
-            reader, writer = await asyncio.open_connection(*server.servers[0].sockets[0].getsockname())
-            writer.write(UPGRADE)
-            await told.wait()
-            writer.write(b"nonsense")
-            async with asyncio.timeout(5):
-                assert await reader.read() == b""
-            writer.close()
-        assert not [record for record in caplog.records if record.exc_info]
-
-    run(main())
-
-
-def frame(opcode: int, data: bytes) -> bytes:
-    """A frame of a client, masked with zeros."""
-    return bytes((opcode, 0x80 | len(data), 0, 0, 0, 0)) + data
-
-
-def test_a_peer_that_reads_nothing_is_owed_the_answer_to_its_last_ping_only(run: Run) -> None:
-    async def main() -> None:
-        waiting = asyncio.Event()
-        sizes: list[int] = []
-
-        async def talking(scope: Scope, receive: Receive, send: Send) -> None:
-            await receive()
-            await send({"type": "websocket.accept"})
-            for _ in range(20):
-                waiting.set()
-                await send({"type": "websocket.send", "bytes": bytes(1_000_000)})
-            await send({"type": "websocket.close"})
-
-        async with serving(talking) as (server, _):
-            reader, writer = await asyncio.open_connection(*server.servers[0].sockets[0].getsockname(), limit=1)
-            writer.write(UPGRADE)
-            await waiting.wait()
-            await asyncio.sleep(0.2)
-            (connection,) = server.server_state.connections
-            for _ in range(50):
-                sizes.append(connection.transport.get_write_buffer_size())  # type: ignore[union-attr]
-                writer.write(frame(0x89, b"p" * 100) * 1000)
-                await writer.drain()
-            writer.write(frame(0x89, b"the last"))
-            await asyncio.sleep(0.2)
-            sizes.append(connection.transport.get_write_buffer_size())  # type: ignore[union-attr]
-            assert len(set(sizes)) == 1
-            async with asyncio.timeout(10):
-                told = bytearray()
-                while data := await reader.read(1 << 20):
-                    told += data
-                    if told.endswith(b"\x88\x02\x03\xe8"):
-                        writer.write(frame(0x88, b"\x03\xe8"))
-            writer.close()
-        assert told.count(b"\x8a\x08the last") == 1
-        assert len(told) < 20_300_000
-
-    run(main())
-
-
-def test_a_message_in_too_many_pieces_is_refused_and_one_in_many_is_read(run: Run) -> None:
-    async def main() -> None:
-        heard: list[Any] = []
-
-        async def hearing(scope: Scope, receive: Receive, send: Send) -> None:
-            await receive()
-            await send({"type": "websocket.accept"})
-            while (message := await receive())["type"] == "websocket.receive":
-                heard.append(message["bytes"])
-            heard.append(message["code"])
-
-        async with serving(hearing) as (_, talk):
-            many = frame(0x02, b"a") + frame(0x00, b"") * 60_000 + frame(0x80, b"b")
-            answer = await talk(UPGRADE, many, frame(0x02, b"c") + frame(0x00, b"") * 65_536, pause=0.1)
-            assert b"\x88\x14\x03\xf1too many fragments" in answer
-        assert heard == [b"ab", 1009]
 
     run(main())
 
