@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -276,7 +277,7 @@ async def test_no_more_than_a_few_pieces_wait_to_be_told() -> None:
     assert (await task).text == " word" * 10 * MOST_GATHERED
 
 
-@pytest.mark.parametrize("ids", [1, 0, 3])
+@pytest.mark.parametrize("ids", [1, 3])
 @pytest.mark.parametrize("text", [" word", " \n"])
 async def test_an_engine_that_does_not_stop_where_it_was_told_to_is_stopped(ids: int, text: str) -> None:
     running, engine = turn("none", ENCODERS["chat"](SSE), Pages(), sampling=Sampling(max_tokens=200))
@@ -286,9 +287,42 @@ async def test_an_engine_that_does_not_stop_where_it_was_told_to_is_stopped(ids:
     while not engine.aborted:
         assert said < 1000, "it goes on for ever"
         engine.receiver.tokens(TokenBatch(text, (7,) * ids))
-        said += max(ids, 1)
+        said += ids
     assert said >= 200
     outcome = await task
     assert outcome.finish is not None
     assert outcome.finish.reason == "length"
-    assert len(outcome.output_ids) == (said if ids else 0)
+    assert len(outcome.output_ids) == outcome.usage.output == said
+
+
+@pytest.mark.parametrize("ended", [True, False])
+async def test_an_engine_without_ids_may_cut_its_text_finer_than_its_tokens_but_not_go_on_for_ever(ended: bool) -> None:
+    running, engine = turn("none", ENCODERS["chat"](SSE), Pages(), sampling=Sampling(max_tokens=50))
+    task = asyncio.ensure_future(running.run())
+    await asyncio.sleep(0)
+    for _ in range(225):
+        engine.receiver.tokens(TokenBatch("a"))
+    assert not engine.aborted
+    if ended:
+        engine.receiver.done(Completion("stop", 10, 45))
+    said = 225
+    while not ended and not engine.aborted:
+        assert said < 100_000, "it goes on for ever"
+        engine.receiver.tokens(TokenBatch("a"))
+        said += 1
+    outcome = await task
+    assert outcome.finish is not None
+    assert (outcome.finish.reason, outcome.usage.output) == (("stop", 45) if ended else ("length", said))
+
+
+async def test_a_piece_that_cannot_be_kept_takes_no_number() -> None:
+    pages = Pages()
+    running, engine = turn("none", ENCODERS["responses"](SSE), pages)
+    task = asyncio.ensure_future(running.run())
+    await asyncio.sleep(0)
+    for text, token in (("a", 1), (" b", 2), (" c", -1), (" d", 4), (" e", 5)):
+        engine.receiver.tokens(TokenBatch(text, (token,)))
+    await task
+    numbers = [int(number) for number in re.findall(rb'"sequence_number":(\d+)', b"".join(pages.written))]
+    assert numbers == list(range(len(numbers)))
+    assert running.outcome.failure is not None

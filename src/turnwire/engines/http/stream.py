@@ -64,6 +64,27 @@ class Reading(ABC):
 class Stream:
     """A generation under way. `left` is called when it is given up while the engine may still be at work."""
 
+    __slots__ = (
+        "_answer",
+        "_connection",
+        "_connections",
+        "_dialling",
+        "_engine",
+        "_events",
+        "_left",
+        "_notes",
+        "_over",
+        "_paused",
+        "_reading",
+        "_receiver",
+        "_request",
+        "_spare",
+        "_streams",
+        "_timer",
+        "_tokens",
+        "received",
+    )
+
     def __init__(
         self,
         engine: str,

@@ -41,6 +41,33 @@ class PooledTurn:
     of life and cleared by the pool's watch, which keeps `silent_since` and how long the silence was when it last led to
     a doubt (`doubted`). `loop` is the event loop that it runs in."""
 
+    __slots__ = (
+        "_arrived",
+        "_attempts",
+        "_began",
+        "_leg",
+        "_load",
+        "_migration",
+        "_over",
+        "_pool",
+        "_receiver",
+        "_reserved",
+        "_running",
+        "_timer",
+        "_uncached",
+        "blocks",
+        "doubted",
+        "heard",
+        "loop",
+        "paused",
+        "request",
+        "silent_since",
+        "ticket",
+        "tried",
+        "waiting_since",
+        "worker",
+    )
+
     def __init__(self, pool: WorkerPool, request: GenerateRequest, receiver: Receiver, blocks: PromptBlocks) -> None:
         self.request = request
         self.blocks = blocks
@@ -181,8 +208,8 @@ class PooledTurn:
             return
         # As Migration.passed: nearly every token comes here, and a call would cost as much as all of it.
         migration = self._migration
-        migration.ids.append(ids[0])
         migration.said += 1
+        migration.ids.append(ids[0])
         migration.emitted += len(batch.text)
         self._receiver.tokens(batch)
 

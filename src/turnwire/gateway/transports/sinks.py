@@ -29,6 +29,15 @@ _HIGH_WATER = 64 * 1024
 class DirectSink:
     """Writes to the connection of our own server."""
 
+    __slots__ = (
+        "_exchange",
+        "_headers",
+        "_media_type",
+        "attach",
+        "write",
+        "write_last",
+    )
+
     def __init__(self, exchange: Exchange, media_type: str, headers: Head) -> None:
         self._exchange = exchange
         self._media_type = media_type

@@ -62,6 +62,9 @@ _encode = msgspec.json.Encoder().encode
 _OVERRUN = 64
 """Tokens that an engine may say beyond what it was asked for: one that writes several in a step may stop late."""
 
+_LONGEST = 128
+"""More bytes than the tokens of any text have on average."""
+
 _LONG = 32 * 1024
 """An opening of more bytes is a write of its own, so that it is not copied: a Responses answer begins with the
 request's instructions."""
@@ -75,6 +78,40 @@ class Turn:
     """A single generation: what the engine pushes into, what the heartbeat watches, and what the sink reports to.
     `finished` is awaited once the engine has finished and before the last bytes leave. `cut` is true once it ended
     without a final event: a clean end would look like a success."""
+
+    __slots__ = (
+        "_between",
+        "_budget",
+        "_ended",
+        "_finished",
+        "_first_call",
+        "_generation",
+        "_head",
+        "_ids",
+        "_left",
+        "_log",
+        "_loop",
+        "_mint",
+        "_most",
+        "_parser",
+        "_plan",
+        "_prefilled",
+        "_rounds",
+        "_running",
+        "_runs",
+        "_stamping",
+        "_stops",
+        "_tools",
+        "_witness",
+        "cut",
+        "encoder",
+        "opened",
+        "outcome",
+        "record",
+        "silent",
+        "sink",
+        "usage",
+    )
 
     # How long the opening bytes wait for the engine's first step: a refusal that arrives sooner can still be a status.
     GRACE_S = 0.02
@@ -235,16 +272,17 @@ class Turn:
             data = _encode(text)
             if not text.isascii():
                 data = one_line(data)
-            tail, number = running.tail, running.number
-            if number >= 0:
-                tail = tail % number
-                running.number = number + 1
             ids, gathered = batch.ids, running.gathered
             if len(ids) == 1:
                 self._ids.append(ids[0])
             else:
                 self._ids.extend(ids)
+            # Only what was kept has a number: there are ids that can be none.
             gathered.append(batch)
+            tail, number = running.tail, running.number
+            if number >= 0:
+                tail = tail % number
+                running.number = number + 1
             write = self.sink.write
             write(running.head + data + tail)
             if len(gathered) >= MOST_GATHERED:
@@ -345,15 +383,18 @@ class Turn:
 
     def _stop(self, reason: FinishReason, stop: str | None = None) -> None:
         """End the turn here, without the engine's word."""
-        output = max(len(self._ids) - self._prefilled, 0)
+        # Where nobody says ids, a batch is nearly always a token.
+        output = max((len(self._ids) or len(self._log.sizes)) - self._prefilled, 0)
         prompt = len(self.record.prompt.ids) + self._prefilled
         self.done(Completion(reason, prompt, output, self.usage.cached, stop))
         if self._generation is not None:
             self._generation.abort()
 
     def _bound(self) -> None:
-        """An engine that goes on behind the tokens it was asked for is stopped. A batch without ids is one at least."""
-        if max(len(self._ids), len(self._log.sizes)) > self._most and not self._ended.done():
+        """An engine that goes on behind the tokens it was asked for is stopped. One that says no ids is held to as much
+        text as so many tokens can be."""
+        over = len(self._ids) > self._most or self._log.size > self._most * _LONGEST
+        if over and not self._ended.done():
             log.warning("turn %s: its engine did not stop where it was told to", self.record.turn_id)
             self._stop("length")
 

@@ -52,6 +52,11 @@ class OutputLog:
         self.sizes.extend([len(batch.ids) for batch in batches])
 
     @property
+    def size(self) -> int:
+        """How many bytes the text has."""
+        return len(self._text)
+
+    @property
     def text(self) -> str:
         """All of the output."""
         return self._text.decode("utf-8", "surrogatepass")

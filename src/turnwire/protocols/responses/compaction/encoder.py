@@ -48,6 +48,9 @@ class CompactionStreamEncoder(StreamEncoder):
         finished = self._reply.finished
         return self._finish_summary(finished) if finished is not None else b""
 
+    def running(self, index: int) -> None:
+        return None
+
     def _finish_summary(self, finished: Finished) -> bytes:
         text = _summary(self._reply)
         super().feed((self._reply.usage,))
