@@ -49,7 +49,9 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp, keep_alive: int = 5, **over: Any) -> AsyncIterator[tuple[uvicorn.Server, Talk]]:
+async def serving(
+    app: ASGIApp, keep_alive: int = 5, ping_s: float = 20.0, **over: Any
+) -> AsyncIterator[tuple[uvicorn.Server, Talk]]:
     """A server, and a way to say something to it and hear all that it answers until it closes."""
     fields = {"head_bytes": 4096, "headers": 50, "request_s": 30.0, "stall_s": 0.5, "linger_s": 0.5} | over
     bounds = HttpBounds(**fields)
@@ -61,6 +63,10 @@ async def serving(app: ASGIApp, keep_alive: int = 5, **over: Any) -> AsyncIterat
         access_log=False,
         log_config=None,
         timeout_keep_alive=keep_alive,
+        # Later than any test waits: one that fails ends all the same.
+        timeout_graceful_shutdown=15,
+        ws_ping_interval=ping_s,
+        ws_ping_timeout=ping_s,
     )
     server = uvicorn.Server(config)
     listener = socket.socket()

@@ -2,14 +2,14 @@
 
 Promise: the events are those of the HTTP stream, one JSON text frame each, and a request passes the same admission.
 What a turn continues lives with the connection (and in the store where it is stored); a client that goes away ends its
-turn.
+turn. What waits behind a turn is bounded in number and size; beyond that, messages are left with the client.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 from turnwire.gateway.apis.api import Headers
 from turnwire.gateway.apis.responses import Responses, response_facts
 from turnwire.gateway.door.guard import headers_of
+from turnwire.gateway.door.websocket import LEFT
 from turnwire.gateway.hosted.beginning import begin_turn
 from turnwire.gateway.transports.http import Serving
 from turnwire.gateway.transports.sinks import Pump
@@ -61,6 +62,7 @@ class _FrameSink:
 
     def __init__(self, send: Send) -> None:
         self._pump = Pump(send)
+        self._left = False
         self.reader: Reader | None = None
 
     @property
@@ -69,6 +71,14 @@ class _FrameSink:
 
     def attach(self, reader: Reader) -> None:
         self.reader = self._pump.reader = reader
+        if self._left:
+            reader.gone()
+
+    def leave(self) -> None:
+        """The client is gone."""
+        self._left = True
+        if self.reader is not None:
+            self.reader.gone()
 
     def open(self) -> None:
         """The connection is already open."""
@@ -167,6 +177,41 @@ class ResponsesSocket:
             await _Connection(self._gateway, self._api, scope, receive, send).run()
 
 
+class _Waiting:
+    """What the client sent behind the message that is being answered. `room`: another may be read."""
+
+    def __init__(self, size: int) -> None:
+        self._messages: deque[bytes] = deque()
+        self._left = size
+        self._some = asyncio.Event()
+        self.room = asyncio.Event()
+        self.room.set()
+
+    def put(self, message: bytes) -> None:
+        """Keep one more, however large it is."""
+        self._messages.append(message)
+        self._changed(-len(message))
+
+    async def get(self) -> bytes:
+        """The first of them, once there is one."""
+        await self._some.wait()
+        message = self._messages.popleft()
+        self._changed(len(message))
+        return message
+
+    def _changed(self, freed: int) -> None:
+        self._left += freed
+        _set(self._some, bool(self._messages))
+        _set(self.room, self._left > 0 and len(self._messages) < _WAITING)
+
+
+def _set(event: asyncio.Event, to: bool) -> None:
+    if to:
+        event.set()
+    else:
+        event.clear()
+
+
 class _Connection:
     """One client."""
 
@@ -178,8 +223,9 @@ class _Connection:
         self._receive = receive
         self._send = send
         self._sink = _FrameSink(send)
-        self._waiting: asyncio.Queue[str | bytes] = asyncio.Queue(_WAITING)
-        self._gone = asyncio.Event()
+        self._waiting = _Waiting(gateway.max_body)
+        # Our own server tells of a client that leaves also while nothing is read from it.
+        self._gone: asyncio.Event = scope.get("extensions", {}).get(LEFT) or asyncio.Event()
 
     async def run(self) -> None:
         """Serve until the client leaves or says nothing for long."""
@@ -187,15 +233,10 @@ class _Connection:
             return
         await self._send({"type": "websocket.accept"})
         reader = asyncio.create_task(self._read())
-        leaving = asyncio.create_task(self._gone.wait())
+        leaving = asyncio.create_task(self._leave())
         try:
-            while not self._gone.is_set():
-                message = asyncio.ensure_future(self._waiting.get())
-                await asyncio.wait({message, leaving}, timeout=_IDLE_S, return_when=asyncio.FIRST_COMPLETED)
-                if not message.done():
-                    message.cancel()
-                    break
-                await self._serve(message.result())
+            while not self._gone.is_set() and (arrival := await self._next(leaving)) is not None:
+                await self._serve(arrival)
             if not self._gone.is_set():
                 await self._send({"type": "websocket.close", "code": 1000, "reason": "idle"})
         except ClientGone:
@@ -206,18 +247,36 @@ class _Connection:
             leaving.cancel()
 
     async def _read(self) -> None:
-        while True:
-            message = await self._receive()
-            if message["type"] == "websocket.disconnect":
-                self._gone.set()
-                if self._sink.reader is not None:
-                    self._sink.reader.gone()
-                return
-            await self._waiting.put(message.get("text") or message.get("bytes") or b"")
+        while await self._take():
+            await self._waiting.room.wait()
+        self._gone.set()
 
-    async def _serve(self, message: str | bytes) -> None:
+    async def _take(self) -> bool:
+        """Read one message; False where there is none any more. It waits as bytes: as text it may be four times as
+        large."""
+        message = await self._receive()
+        if message["type"] == "websocket.disconnect":
+            return False
+        text = message.get("text")
+        self._waiting.put(text.encode() if text is not None else message.get("bytes") or b"")
+        return True
+
+    async def _leave(self) -> None:
+        await self._gone.wait()
+        self._sink.leave()
+
+    async def _next(self, leaving: asyncio.Task[None]) -> Arrival | None:
+        """The next message, which nobody else holds; None where the client leaves or says nothing for long."""
+        message = asyncio.ensure_future(self._waiting.get())
+        await asyncio.wait({message, leaving}, timeout=_IDLE_S, return_when=asyncio.FIRST_COMPLETED)
+        if not message.done():
+            message.cancel()
+            return None
+        return Arrival(headers=self._headers, body=message.result(), started=time.monotonic(), use=self._use)
+
+    async def _serve(self, arrival: Arrival) -> None:
         try:
-            await self._create(message)
+            await self._create(arrival)
         except TurnFailure as failure:
             self._gateway.refused(self._api.name, failure)
             error = self._api.refuse(failure)
@@ -225,14 +284,13 @@ class _Connection:
             self._sink.write(msgspec.json.encode(frame) + b"\n")
         await self._sink.emptied()
 
-    async def _create(self, message: str | bytes) -> None:
+    async def _create(self, arrival: Arrival) -> None:
         if self._use is not None:
             # The connection itself holds a place of its key.
             self._use.ask(held=1)
-        body = message.encode() if isinstance(message, str) else message
-        if len(body) > self._gateway.max_body:
-            raise TurnFailure("too_large", f"The message is larger than {self._gateway.max_body} bytes; send less.")
-        arrival = Arrival(headers=self._headers, body=body, started=time.monotonic(), use=self._use)
+        limit = self._gateway.max_body
+        if len(arrival.body) > limit:
+            raise TurnFailure("too_large", f"The message is larger than {limit} bytes; send less.")
         (record,) = await admit(self._gateway, self._api, arrival)
         if self._api.generates:
             await self._generate(record)
