@@ -80,6 +80,7 @@ class Turn:
     without a final event: a clean end would look like a success."""
 
     __slots__ = (
+        "__weakref__",
         "_between",
         "_budget",
         "_ended",
