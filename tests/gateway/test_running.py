@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from turnwire.continuity import Verdict
 from turnwire.engines.interface import (
     Capabilities,
     Completion,
     EngineError,
-    EngineInfo,
     GenerateRequest,
     Generation,
     Receiver,
@@ -25,14 +22,8 @@ from turnwire.engines.interface import (
 )
 from turnwire.gateway.turns.endings import ClientGone
 from turnwire.gateway.turns.output.running import MOST_GATHERED
-from turnwire.gateway.turns.record import TurnRecord
-from turnwire.gateway.turns.runtime import ModelRuntime
 from turnwire.gateway.turns.sink import Reader
 from turnwire.gateway.turns.turn import Turn
-from turnwire.parsers import resolve
-from turnwire.prompts.builder import PromptBuilder
-from turnwire.prompts.templates.template import default_template
-from turnwire.prompts.tokenizers.load import load_tokenizer
 from turnwire.protocols.anthropic.answer.stream import StreamEncoder as MessagesStream
 from turnwire.protocols.anthropic.echo import Echo as MessagesEcho
 from turnwire.protocols.chat.echo import Echo as ChatEcho
@@ -41,11 +32,11 @@ from turnwire.protocols.framing import LINES, SSE, Framing
 from turnwire.protocols.responses.answer.stream import StreamEncoder as ResponsesStream
 from turnwire.protocols.responses.echo import Echo as ResponsesEcho
 from turnwire.protocols.responses.tools import Toolbox
-from turnwire.protocols.wire import Delta, Encoder, Inbound, TurnFacts
+from turnwire.protocols.wire import Delta, Encoder, TurnFacts
 from turnwire.turns import Conversation, Message, Sampling, TextBlock, Thinking, Tool
 
-TOKENIZER = load_tokenizer(None)
-BUILDER = PromptBuilder(default_template(), TOKENIZER)
+from .turn_record import TOKENIZER, turn_record
+
 TOOLS = (
     Tool(name="Write", schema={"type": "object", "properties": {"content": {"type": "string"}}}),
     Tool(name="apply", schema={"type": "object"}),
@@ -166,32 +157,9 @@ class Ran:
 
 def turn(dialect: str, encoder: Any, pages: Pages, **over: Any) -> tuple[Turn, Engine]:
     engine = Engine()
-    runtime = ModelRuntime(
-        "m",
-        engine=engine,  # type: ignore[arg-type]
-        info=EngineInfo(name="fake"),
-        dialect=resolve(dialect),
-        builder=BUILDER,
-        tokenizer=TOKENIZER,
-        window=65536,
-    )
     asked = (Message(role="user", blocks=(TextBlock(text="Write."),)),)
     conversation = Conversation(model="m", messages=asked, tools=TOOLS, **over)
-    record: TurnRecord[Any] = TurnRecord(
-        api="chat",
-        turn_id="T",
-        tenant="t",
-        session="t",
-        started=time.monotonic(),
-        headers={},
-        body=b"",
-        inbound=Inbound(conversation=conversation, stream=True, echo=None),
-        runtime=runtime,
-        dialect=runtime.dialect,
-        exact=True,
-        prompt=BUILDER.build(conversation),
-        continuity=Verdict(state="first"),
-    )
+    record = turn_record(engine, conversation, dialect=dialect, window=65536, stream=True)
     calls = iter(range(100))
     return Turn(record, encoder, pages, mint=lambda: f"call_{next(calls)}"), engine
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
-from turnwire.continuity import Verdict
 from turnwire.engines.bridge import push
 from turnwire.engines.interface import (
     Capabilities,
@@ -28,16 +26,11 @@ from turnwire.engines.interface import (
 from turnwire.gateway.turns.endings import ClientGone
 from turnwire.gateway.turns.heartbeat import Heartbeat
 from turnwire.gateway.turns.record import TurnRecord
-from turnwire.gateway.turns.runtime import ModelRuntime
 from turnwire.gateway.turns.sink import Reader
 from turnwire.gateway.turns.turn import Turn
 from turnwire.gateway.turns.watching import run_watched
-from turnwire.parsers import resolve
-from turnwire.prompts.builder import PromptBuilder
-from turnwire.prompts.templates.template import default_template
-from turnwire.prompts.tokenizers.load import load_tokenizer
 from turnwire.protocols import chat
-from turnwire.protocols.wire import Inbound, TurnFacts, TurnFailure
+from turnwire.protocols.wire import TurnFacts, TurnFailure
 from turnwire.turns import (
     BlockClosed,
     BlockDelta,
@@ -50,7 +43,8 @@ from turnwire.turns import (
     ToolChoice,
 )
 
-TOKENIZER = load_tokenizer(None)
+from .turn_record import TOKENIZER, turn_record
+
 OUTPUT = "Look.\n</think>\n\n<tool_call>\n<function=ls>\n</function>\n</tool_call>"
 
 
@@ -110,33 +104,10 @@ class Pages:
 
 
 def turn(engine: Engine, pages: Pages | None = None, **over: Any) -> Turn:
-    builder = PromptBuilder(default_template(), TOKENIZER)
-    runtime = ModelRuntime(
-        "m",
-        engine=engine,
-        info=EngineInfo(name="fake"),
-        dialect=resolve("qwen3_coder"),
-        builder=builder,
-        tokenizer=TOKENIZER,
-        window=over.pop("window", 4096),
-    )
+    window = over.pop("window", 4096)
     fields = {"model": "m", "messages": (Message(role="user", blocks=(TextBlock(text="List."),)),)}
     conversation = Conversation(**(fields | {"tools": (Tool(name="ls", schema={"type": "object"}),)} | over))
-    record: TurnRecord[Any] = TurnRecord(
-        api="chat",
-        turn_id="T",
-        tenant="t",
-        session="t",
-        started=time.monotonic(),
-        headers={},
-        body=b"",
-        inbound=Inbound(conversation=conversation, stream=False, echo=None),
-        runtime=runtime,
-        dialect=runtime.dialect,
-        exact=True,
-        prompt=builder.build(conversation),
-        continuity=Verdict(state="first"),
-    )
+    record = turn_record(engine, conversation, dialect="qwen3_coder", window=window)
     encoder = chat.DocumentEncoder(TurnFacts(turn_id="T", model="m", created=0))
     return Turn(record, encoder, pages or Pages(), mint=lambda: "call_1")
 
