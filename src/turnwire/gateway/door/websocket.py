@@ -2,8 +2,8 @@
 
 Promise: what a peer that does not read is owed for its pings, and the pieces of one message, are bounded; a peer that
 takes nothing more is gone a while after its connection closed. Nothing is read, or unpacked, beyond the message that
-the application has not asked for; a peer that leaves meanwhile is missed all the same, and one that stays is not taken
-for gone. This leans on parts of uvicorn that are not its public interface, so its version is pinned.
+the application has not asked for; that a peer leaves meanwhile is noticed all the same, and one that stays is not cut
+off as dead. This leans on parts of uvicorn that are not its public interface, so its version is pinned.
 """
 
 from __future__ import annotations

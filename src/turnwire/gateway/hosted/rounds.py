@@ -18,7 +18,7 @@ from turnwire.gateway.turns.admission import admit_round
 from turnwire.gateway.turns.record import TurnRecord
 from turnwire.protocols.hosted.answers import result_block
 from turnwire.protocols.reply import Reply
-from turnwire.protocols.wire import Delta, Encoder, TurnFailure
+from turnwire.protocols.wire import Encoder, TurnFailure
 from turnwire.turns import (
     BlockClosed,
     BlockDelta,
@@ -84,8 +84,8 @@ class RoundEncoder:
         self.carried = self._inner.carried
         return data
 
-    def running(self, index: int) -> Delta | None:
-        return None if index in self._open else self._inner.running(index + self._shift)
+    def running(self, index: int) -> None:
+        return None
 
     def keepalive(self) -> bytes:
         return self._inner.keepalive()

@@ -278,7 +278,7 @@ class Turn:
                 self._ids.append(ids[0])
             else:
                 self._ids.extend(ids)
-            # Only what was kept has a number: there are ids that can be none.
+            # Only what was kept has a number: an id that no token can have has failed by now.
             gathered.append(batch)
             tail, number = running.tail, running.number
             if number >= 0:

@@ -87,10 +87,7 @@ class Witness:
         """The turn's next events."""
         for event in events:
             if type(event) is BlockDelta:
-                self._raw += len(event.raw)
-                into = self._open.get(event.index)
-                if into is not None:
-                    into += event.text.encode("utf-8", "surrogatepass")
+                self.more(event.index, event.text, len(event.raw))
                 continue
             before = self._raw
             self._raw += len(getattr(event, "raw", ""))  # not every event comes from the model's text
@@ -111,9 +108,9 @@ class Witness:
                 self._calls.append(_Call(_name_mark(event.name), None if marks is None else marks[0]))
                 self.rest.append(ToolCallBlock(id=str(event.index), name=event.name, arguments=event.arguments))
 
-    def more(self, index: int, text: str) -> None:
-        """More of an open block, word for word as the model wrote it."""
-        self._raw += len(text)
+    def more(self, index: int, text: str, raw: int) -> None:
+        """More of an open block, and how many raw characters it takes."""
+        self._raw += raw
         into = self._open.get(index)
         if into is not None:
             into += text.encode("utf-8", "surrogatepass")

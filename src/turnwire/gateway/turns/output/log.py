@@ -45,8 +45,8 @@ class OutputLog:
         self.sizes.append(len(ids))
         self.ids.extend(ids)
 
-    def add_told(self, batches: Sequence[TokenBatch], text: str) -> None:
-        """Take several, whose joined text is `text` and whose ids are here already."""
+    def add_texts(self, batches: Sequence[TokenBatch], text: str) -> None:
+        """Take the text of several batches, which is `text` when joined. Their ids are here already."""
         self._text += text.encode("utf-8", "surrogatepass")
         self.lengths.extend([len(batch.text) for batch in batches])
         self.sizes.extend([len(batch.ids) for batch in batches])

@@ -1,7 +1,7 @@
 """A block while nothing but more of it comes: what each stage would do with the next piece is known beforehand.
 
-Promise: a piece is gathered here and told to every stage within a bounded number of pieces, and before anything is
-asked of one; told or not, log, witness, parser and encoder end up as if each piece had come to them alone.
+Promise: pieces are gathered here, and handed to every stage together, after a bounded number of them and before a stage
+is asked for anything. Log, witness, parser and encoder end up as if each piece had come to them alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from turnwire.protocols.wire import Encoder
 __all__ = ["MOST_GATHERED", "Running"]
 
 MOST_GATHERED = 16
-"""Pieces that may wait to be told: a thousand streams hold as many each."""
+"""Pieces that may wait until they are handed on: each of a thousand streams may hold as many."""
 
 
 class Running:
@@ -53,13 +53,13 @@ class Running:
             self.head, self.tail, self.number, self._ran = delta
 
     def settle(self) -> None:
-        """Tell every stage what was gathered."""
+        """Hand what was gathered to every stage."""
         batches = self.gathered
         if not batches:
             return
         text = "".join([batch.text for batch in batches])
-        self._log.add_told(batches, text)
-        self._witness.more(self._index, text)
+        self._log.add_texts(batches, text)
+        self._witness.more(self._index, text, len(text))
         if self._parser is not None:
             self._parser.more(text)
         if self._ran is not None:

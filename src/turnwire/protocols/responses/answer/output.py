@@ -36,11 +36,14 @@ ItemEvent: TypeAlias = tuple[str, bytes]
 
 
 class OutputItem(Protocol):
-    """An open item. `delta_head` begins each of its deltas: the encoded text and the sequence number follow. `plain`:
-    every text is a delta of its own, word for word."""
+    """An open item. `delta_head` begins each of its deltas: the encoded text and the sequence number follow."""
 
     delta_head: ItemEvent
-    plain: bool
+
+    @property
+    def plain(self) -> bool:
+        """Whether every text is a delta of its own, word for word."""
+        ...
 
     def opening(self) -> list[ItemEvent]: ...
 
@@ -108,25 +111,29 @@ _TEXT_PART = b'{"type":"output_text","annotations":[],"logprobs":[],"text":%b}'
 class ReasoningItem:
     """A thought. It is shown as its summary (what every client displays) and carried whole in `encrypted_content`."""
 
-    __slots__ = ("_id", "_index", "_parts", "_place", "delta_head", "plain")
+    __slots__ = ("_id", "_index", "_parts", "_place", "_visible", "delta_head")
 
     def __init__(self, turn_id: str, index: int, *, visible: bool) -> None:
         self._id = f"rs_{turn_id}_{index}"
         self._index = index
-        self.plain = visible
+        self._visible = visible
         self._place = _place(self._id, index) + b',"summary_index":0'
         self._parts: list[bytes] = []
         self.delta_head = ("response.reasoning_summary_text.delta", self._place + b',"delta":')
 
+    @property
+    def plain(self) -> bool:
+        return self._visible
+
     def opening(self) -> list[ItemEvent]:
         added = _added(self._index, _reasoning(self._id, b"", b"null", IN_PROGRESS))
-        if not self.plain:
+        if not self._visible:
             return [added]
         part = self._place + b',"part":' + _summary_part(b'""')
         return [added, ("response.reasoning_summary_part.added", part)]
 
     def delta(self, text: str) -> bytes:
-        if not self.plain:
+        if not self._visible:
             return b""
         encoded = quoted(text)
         self._parts.append(encoded[1:-1])
@@ -134,7 +141,7 @@ class ReasoningItem:
 
     def close(self, *, arguments: str = "", seal: str = "", status: bytes = COMPLETED) -> tuple[list[ItemEvent], bytes]:
         carried = quoted(seal) if seal else b"null"
-        if not self.plain:
+        if not self._visible:
             item = _reasoning(self._id, b"", carried, status)
             return [_done(self._index, item)], item
         text = b'"%b"' % b"".join(self._parts)

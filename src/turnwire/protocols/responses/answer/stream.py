@@ -87,7 +87,7 @@ class StreamEncoder:
         self, facts: TurnFacts, echo: Echo, *, now: Callable[[], float] | None = None, framing: Framing = SSE
     ) -> None:
         self._framing = framing
-        self._end = b"}" + framing.end
+        self._end = b',"sequence_number":%d}' + framing.end
         self._turn_id = facts.turn_id
         self._annotations = framing.annotations(facts.annotations)
         self._after = b""
@@ -144,7 +144,7 @@ class StreamEncoder:
         item = self._open
         if item is None or not item.plain:
             return None
-        return Delta(self._delta_head, b',"sequence_number":%d' + self._end, self._sequence, self._ran)
+        return Delta(self._delta_head, self._end, self._sequence, self._ran)
 
     def keepalive(self) -> bytes:
         # Codex counts only parsed events as life, and every client knows this one. Nothing follows the end.
@@ -161,7 +161,7 @@ class StreamEncoder:
                     continue
                 text = item.delta(one.text)
                 if text:
-                    out += (self._delta_head, text, b',"sequence_number":%d%b' % (sequence, end))
+                    out += (self._delta_head, text, end % sequence)
                     sequence += 1
                 continue
             self._sequence = sequence
@@ -296,10 +296,7 @@ class StreamEncoder:
         first, framing, end = self._sequence, self._framing, self._end
         self._sequence += len(events)
         return b"".join(
-            [
-                b'%b%b,"sequence_number":%d%b' % (typed(framing, name), members, number, end)
-                for number, (name, members) in enumerate(events, first)
-            ]
+            [typed(framing, name) + members + end % number for number, (name, members) in enumerate(events, first)]
         )
 
     def _next(self, name: str, response: ResponseJson) -> bytes:
@@ -309,8 +306,7 @@ class StreamEncoder:
         return b"".join(self._stated(name, response, number))
 
     def _stated(self, name: str, response: ResponseJson, number: int) -> Sequence[bytes]:
-        end = b',"sequence_number":%d%b' % (number, self._end)
-        return typed(self._framing, name), b'"response":', *response.pieces, end
+        return typed(self._framing, name), b'"response":', *response.pieces, self._end % number
 
 
 class DocumentEncoder:
